@@ -297,15 +297,21 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     if remove := command("rm", help="delete past runs with their logs and fetched results"):
         remove.add_argument(
             "runs",
-            nargs="+",
+            nargs="*",
             metavar="RUN",
-            help="run id, or a prefix of one",
+            help="run id, or a prefix of one (with --hosts, without any: all past runs)",
         )
         remove.add_argument(
             "--force",
             action="store_true",
             help="delete runs with results too, although these are lost",
         )
+        remove.add_argument(
+            "--hosts",
+            action="store_true",
+            help="delete what runs have left on their hosts, after a question; the runs stay",
+        )
+        remove.add_argument("--yes", action="store_true", help="with --hosts: do not ask")
 
     command("doctor", help="print versions and paths for a bug report")
 

@@ -476,9 +476,10 @@ def _ending_text(snapshot: Snapshot, colours: Colours) -> StyledText:
 def result_lines(snapshot: Snapshot) -> list[str]:
     """A line for each host on which tasks have left files that stay there. Of many hosts, those
     with the most are named."""
-    kept = sorted(snapshot.results_kept, key=lambda one: -one.bytes)[:_MOST_HOSTS]
+    told = [one for one in snapshot.results_kept if one.told]
+    kept = sorted(told, key=lambda one: -one.bytes)[:_MOST_HOSTS]
     lines = [one.text(snapshot.run_id) for one in kept]
-    if more := len(snapshot.results_kept) - len(kept):
+    if more := len(told) - len(kept):
         lines.append(f"and on {counted(more, 'more host')}")
     return [printable(line) for line in lines]
 

@@ -30,6 +30,10 @@ _TEMPORARY = "/tmp"
 _LOCK_SECONDS = 0.5
 _STAYS = {"results", "stage", "stage.index", "stage.prepared"}
 """What may stay of a run's folder when its agent has removed it."""
+ABOVE = "above-workdir"
+"""What `..` is called in the paths of results, where a task has written above its workdir."""
+OWN = {"agent", "began", "ended", "exit", "logs", "results", "stage", "tools"}
+"""First parts of the names that tfmux's own files have in a run's folder."""
 _REBOOTED = "the host has rebooted"
 _AGENT_DIED = "the agent died"
 """How an agent ended that could not write it down; its watchdog may say why."""
@@ -173,7 +177,8 @@ class Folders:
     """The places of one run on this host. `failure` says why an engine could not start the agent:
     only bridges can tell it anybody. A watchdog keeps `watch` locked as long as it lives, and has
     its pid and start time in there. `began` names the boot and the agent that began; `end` is one
-    line that the agent has left for the next one (`write_end`), `ended` its watchdog's word."""
+    line that the agent has left for the next one (`write_end`), `ended` its watchdog's word.
+    `leaving` is there from when the agent begins to move results until it has gone."""
 
     def __init__(self, run_id: str, host: str, logs: str | None, environ: dict[str, str]) -> None:
         name = f"{run_id}.{host}"
@@ -195,6 +200,7 @@ class Folders:
         self._beginning = ""
         self.errors = os.path.join(self.run, "agent.log")
         self.stage = os.path.join(self.run, "stage")
+        self.leaving = os.path.join(self.run, "stage.leaving")
         self.results = os.path.join(self.run, "results")
         self.tools = os.path.join(self.run, "tools")
 
@@ -372,7 +378,8 @@ class Folders:
         if not proven:
             stays.add(self.began)  # which tells when the machine has booted
         with suppress(OSError), os.scandir(self.run) as listing:
-            for entry in list(listing):
+            # The staged files before what tells them from results.
+            for entry in sorted(listing, key=lambda one: one.name):
                 if entry.path in stays:
                     continue
                 if entry.is_dir(follow_symlinks=False):

@@ -267,6 +267,8 @@ class Agent:
             if os.path.exists(self._folders.stage):
                 from .tree import keep_for_reuse, keep_results
 
+                with suppress(OSError):  # a full disk: who collects now may have to do it again
+                    open(self._folders.leaving, "w").close()
                 moved = keep_results(self._folders.stage, self._folders.results, self._brought)
                 if moved:
                     keep_for_reuse(self._folders.stage)

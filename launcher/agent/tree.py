@@ -18,9 +18,10 @@ import re
 import stat
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, NamedTuple, Sequence
 
-from .folders import remove_tree, unlock
+from .by_products import file_by_product, folder_by_product
+from .folders import ABOVE, OWN, remove_tree, unlock
 from .threads import log_line
 
 KEEP_BYTES = 4 << 30
@@ -28,16 +29,9 @@ KEEP_BYTES = 4 << 30
 WORK = "work"
 """Tree of the workdir."""
 _LARGE = 1 << 20
-_ENVIRONMENTS = ("pyvenv.cfg", "conda-meta")
-"""What a virtual environment has in its folder."""
-_IGNORE_FILE_BYTES = 1000
+_OUTSIDE = ".."
 _MAGIC = re.compile(r"[*?[]")
 
-Rules = List[Tuple[str, List[Tuple[str, bool]]]]
-"""What is ignored in the workdir: folders with a prefix of paths, each with expressions that match
-the rest of a path, and whether what they match is ignored. The first that matches decides, but what
-the first folder takes back (`exclude`). Of a folder around the workdir, the prefix begins with a
-slash: what is behind the slash comes before a path in the workdir."""
 Index = Dict[str, Any]  # path → what was made there: kind, mode, content, and the inode's figures
 
 
@@ -63,10 +57,9 @@ def build(
     cached_tree: str,
     entries: list[TreeEntry],
     blob: Callable[[str], str],
-    ignored: Rules,
 ) -> None:
     """Makes `folder` hold these entries and nothing else, reusing the tree at `cached_tree`;
-    `blob` gives the path of a content, and `ignored` is kept for the end of the run.
+    `blob` gives the path of a content.
 
     Raises:
         OSError: the disk is full or cannot be written.
@@ -92,7 +85,7 @@ def build(
     for place in sorted(folders, reverse=True):  # one that is read-only is so when all is in it
         if place in wanted:
             os.chmod(os.path.join(folder, place), wanted[place].mode & 0o777)
-    _write_index(folder, cached_tree, index, ignored)
+    _write_index(folder, cached_tree, index)
 
 
 def clear(folder: str) -> None:
@@ -105,14 +98,14 @@ def keep_for_reuse(folder: str) -> None:
     """Keeps the trees for the next launch, without what the run has left in them. What cannot
     be kept (too large, another disk, no room for one more) stays where it is."""
     try:
-        cached_tree, index, _ = _read_index(folder)
+        cached_tree, index = _read_index(folder)
         if not cached_tree or os.path.exists(cached_tree):
             return
         if sum(facts[4] for facts in index.values()) > KEEP_BYTES:
             return
         left = _strip(folder, _folders_above(index), index)
         os.makedirs(os.path.dirname(cached_tree), 0o700, exist_ok=True)
-        _write_index(cached_tree, cached_tree, left, [])
+        _write_index(cached_tree, cached_tree, left)
         os.rename(folder, cached_tree)
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         log_line(f"trees not kept: {error}")
@@ -122,13 +115,15 @@ def keep_for_reuse(folder: str) -> None:
 
 
 class WorkdirFile(NamedTuple):
-    """A file or link in the workdir of a run: its path there, and whether it is a `result`: a task
-    has made or changed it, and it is not ignored."""
+    """A file or link that is in a run's workdir, or beside it: `inside` is its path there (each
+    `..` is called `ABOVE`). It is a `result` where a task has made or changed it and it is no
+    by-product; of one, `by_product` is the name."""
 
     inside: str
     path: str
     info: os.stat_result
     result: bool
+    by_product: str = ""
 
 
 def keep_results(stage: str, kept: str, brought: Sequence[str] = ()) -> bool:
@@ -151,63 +146,105 @@ def keep_results(stage: str, kept: str, brought: Sequence[str] = ()) -> bool:
             whole = False
     for problem in problems:
         log_line(f"not searched: {problem}")
-    with suppress(FileNotFoundError):  # there is nothing to keep
-        os.utime(kept)  # its age counts from here on
+    for folder in (kept, stage):  # their age counts from here on
+        with suppress(OSError):  # there is nothing to keep
+            os.utime(folder)
     return whole and not problems
 
 
 def workdir_files(
-    stage: str, problems: list[str], *, unlocks: bool = False
+    stage: str, problems: list[str], *, unlocks: bool = False, by_products: bool = False
 ) -> Iterator[WorkdirFile]:
-    """All files and links in a run's workdir but those in ignored folders. Folders that cannot be
-    read are named in `problems`; with `unlocks` those that a task has closed are opened."""
+    """All files and links in a run's workdir, and those that tasks have made beside and above it in
+    the run's folder. Folders that cannot be read are named in `problems`; with `unlocks` those that
+    a task has closed are opened, and with `by_products` those of by-products are looked through.
+    """
     try:
-        _, index, rules = _read_index(stage)
-        ignored = Ignored(rules)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, re.error):
-        index, ignored = {}, Ignored([])  # a task has damaged it: all files may be of tasks
-    folders = _folders_above(index)
-    prepared = _prepared_at(stage)
-    work = os.path.join(stage, WORK)
-    # Not where a task has put a link in its place. Below an ignored folder only staged files count:
-    # whoever had them copied means them.
-    todo = [("", False)] if _is_folder(work) else []
+        index = _read_index(stage)[1]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        index = {}  # a task has damaged it: all files may be of tasks
+    folders = _folders_above(index) | {WORK}
+    prepared = _read_prepared(stage)
+    # Not where a task has put a link in its place.
+    todo = [(stage, "", "")] if _is_folder(stage) else []
+    for item in _foreign(os.path.dirname(stage)) if todo else ():
+        place = f"{_OUTSIDE}/{item.name}"
+        if item.is_dir(follow_symlinks=False):
+            todo.append((item.path, place, ""))
+        else:
+            with suppress(OSError):  # it has gone meanwhile
+                info = item.stat(follow_symlinks=False)
+                if stat.S_ISREG(info.st_mode) or stat.S_ISLNK(info.st_mode):
+                    yield _workdir_file(item, place, info, "", index, prepared)
     while todo:
-        below, by_product = todo.pop()
-        folder = os.path.join(work, below)
+        folder, place, by_product = todo.pop()
         try:
             found = _listed(folder, unlocks)
         except OSError as error:
             problems.append(f"{folder}: {error.strerror}")
             continue
-        staged = f"{WORK}/{below}".rstrip("/") in folders
-        if below and not staged and _is_by_product(folder, {item.name for item in found}):
+        if "/" in place and not by_product:  # the workdir may be an environment itself
+            by_product = folder_by_product(_inside(place), {item.name for item in found})
+        if by_product and place not in folders and not by_products:
             continue
         for item in found:
-            inside = below + item.name
+            below = f"{place}/{item.name}" if place else item.name
             try:
                 info = item.stat(follow_symlinks=False)
             except OSError:
                 continue  # it has gone meanwhile
             if stat.S_ISDIR(info.st_mode):
-                leaves_out = by_product or ignored(inside + "/")
-                if not leaves_out or f"{WORK}/{inside}" in folders:
-                    todo.append((inside + "/", leaves_out))
+                todo.append((item.path, below, by_product))
             elif stat.S_ISREG(info.st_mode) or stat.S_ISLNK(info.st_mode):
-                made = index.get(f"{WORK}/{inside}")
-                if made is not None:
-                    result = _changed(info, made)
-                else:
-                    result = not by_product and not ignored(inside)
-                yield WorkdirFile(inside, item.path, info, result and info.st_ctime_ns > prepared)
+                yield _workdir_file(item, below, info, by_product, index, prepared)
 
 
-def _prepared_at(stage: str) -> int:
-    """When the `prepare` lines had ended, by the clock of the file system; 0 without them."""
+def _workdir_file(
+    item: os.DirEntry[str],
+    place: str,
+    info: os.stat_result,
+    by_product: str,
+    index: Index,
+    prepared: dict[str, Any],
+) -> WorkdirFile:
+    made = index.get(place)
+    if made is not None:
+        by_product = ""  # whoever had it copied means it
+        result = _changed(info, made)
+    else:
+        by_product = by_product or file_by_product(item.name)
+        result = not by_product
+    if [info.st_size, info.st_mtime_ns, info.st_ctime_ns] == prepared.get(place):
+        result, by_product = False, ""
+    return WorkdirFile(_inside(place), item.path, info, result, by_product)
+
+
+def _inside(place: str) -> str:
+    """The path in the workdir of a place below the stage."""
+    if place.startswith(f"{WORK}/"):
+        return place[len(WORK) + 1 :]
+    if place.startswith(f"{_OUTSIDE}/"):
+        return f"{ABOVE}/{ABOVE}/{place[len(_OUTSIDE) + 1 :]}"
+    return f"{ABOVE}/{place}"
+
+
+def _foreign(run: str) -> list[os.DirEntry[str]]:
+    """Files and folders in the folder of a run that tasks have made: there, two levels above their
+    workdir."""
+    with suppress(OSError), os.scandir(run) as listing:
+        return [one for one in listing if one.name.partition(".")[0] not in OWN]
+    return []
+
+
+def _read_prepared(stage: str) -> dict[str, Any]:
+    """The files that were there when the `prepare` lines had ended, with size and times: what is
+    still so, no task has made. No clock is asked, which may have been set back since."""
     try:
-        return os.lstat(stage + ".prepared").st_ctime_ns
-    except OSError:
-        return 0
+        with open(stage + ".prepared") as file:
+            found = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def kept_files(kept: str, problems: list[str]) -> Iterator[WorkdirFile]:
@@ -228,33 +265,6 @@ def kept_files(kept: str, problems: list[str]) -> Iterator[WorkdirFile]:
                     todo.append(inside + "/")
                 else:
                     yield WorkdirFile(inside, item.path, info, True)
-
-
-class Ignored:
-    """Whether paths in the workdir are ignored; the path of a folder ends in a slash."""
-
-    def __init__(self, rules: Rules) -> None:
-        self._rules = [
-            (prefix, [(re.compile(source), bool(ignores)) for source, ignores in patterns])
-            for prefix, patterns in rules
-        ]
-
-    def __call__(self, path: str) -> bool:
-        for number, (prefix, patterns) in enumerate(self._rules):
-            around = prefix.startswith("/")
-            if around or path.startswith(prefix):
-                inside = prefix[1:] + path if around else path[len(prefix) :]
-                ignores = _decision(patterns, inside)
-                if ignores or (number and ignores is not None):
-                    return ignores
-        return False
-
-
-def _decision(patterns: Sequence[tuple[Any, bool]], path: str) -> bool | None:
-    for expression, ignores in patterns:
-        if expression.fullmatch(path):
-            return ignores
-    return None
 
 
 def parts_of(path: str) -> list[str]:
@@ -283,6 +293,7 @@ def is_wanted(path: Sequence[str], pattern: Sequence[str]) -> bool:
     of it."""
     if len(pattern) == 1 and any(matches(part, pattern[0]) for part in path):
         return True
+    pattern = [ABOVE if part == ".." else part for part in pattern]
     literal = [_MAGIC.sub(r"[\g<0>]", part) for part in pattern]
     return begins(path, pattern) or begins(path, literal)
 
@@ -347,25 +358,6 @@ def _listed(folder: str, unlocks: bool) -> list[os.DirEntry[str]]:
             return list(listing)
 
 
-def _is_by_product(folder: str, names: set[str]) -> bool:
-    """Whether a folder that a task has made is a virtual environment, or says of itself, as caches
-    do, that nothing in it is to be kept."""
-    if any(name in names for name in _ENVIRONMENTS):
-        return True
-    if ".gitignore" not in names:
-        return False
-    try:
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        file = os.open(os.path.join(folder, ".gitignore"), flags)
-        try:
-            lines = os.read(file, _IGNORE_FILE_BYTES).split(b"\n")
-        finally:
-            os.close(file)
-    except OSError:
-        return False
-    return [line.strip() for line in lines if line.strip() and line[:1] != b"#"] == [b"*"]
-
-
 def _changed(info: os.stat_result, made: Sequence[Any]) -> bool:
     """Whether a file has other contents than it was made with. Its inode is not compared, since
     some file systems have no numbers that last; a `chmod` changes the last time, and no contents.
@@ -383,19 +375,19 @@ def _index(folder: str) -> str:
     return folder + ".index"
 
 
-def _read_index(folder: str) -> tuple[str, Index, Rules]:
+def _read_index(folder: str) -> tuple[str, Index]:
     with open(_index(folder)) as file:
         saved = json.load(file)
-    kept, made, ignored = saved["kept"], saved["made"], saved["ignored"]
+    kept, made = saved["kept"], saved["made"]
     for place, facts in made.items():  # a task may have written to it
         if place.startswith("/") or len(facts) != 7:
             raise ValueError(f"{_index(folder)}: damaged")
-    return kept, made, ignored
+    return kept, made
 
 
-def _write_index(folder: str, cached_tree: str, index: Index, ignored: Rules) -> None:
+def _write_index(folder: str, cached_tree: str, index: Index) -> None:
     with open(_index(folder), "w") as file:
-        json.dump({"kept": cached_tree, "made": index, "ignored": ignored}, file)
+        json.dump({"kept": cached_tree, "made": index}, file)
 
 
 def _reuse_cached(cached_tree: str, folder: str) -> Index:

@@ -79,7 +79,6 @@ _CLASSES = {
 }
 _PARTS = re.compile(r"\\.|\[[!^]?\]?(?:\[:\w+:\]|[^]])*\]")
 _LAST_STARS = re.compile(r"(^!?|/)(\*\*?)(/?)\s*$")
-_GROUP_NAME = re.compile(r"\(\?P<\w+>")
 _QUIET = re2.Options()
 _QUIET.log_errors = False
 
@@ -104,22 +103,6 @@ class IgnoreRules:
         """Says whether a path is ignored; None: no pattern matches it. See `line`."""
         found = self.line(path)
         return None if found is None else found[2]
-
-    def expressions(self) -> list[tuple[str, bool]]:
-        """The patterns as expressions of Python's own, for a host that has nothing else, in the
-        order in which they decide; those that say the same are one."""
-        found: list[tuple[str, bool]] = []
-        for _, _, expression, include in self._patterns:
-            source = _GROUP_NAME.sub("(", expression.pattern)
-            try:
-                re.compile(source)
-            except re.error:  # RE2 takes more than Python in few places
-                continue
-            if found and found[-1][1] == include:
-                found[-1] = f"{found[-1][0]}|{source}", include
-            else:
-                found.append((source, include))
-        return found
 
 
 def parse_ignore_pattern(line: str) -> tuple[Any, bool] | None:

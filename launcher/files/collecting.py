@@ -29,14 +29,15 @@ from ..frozen import frozen
 from ..hosts.frames import Frame
 from ..hosts.link import Link
 from ..hosts.programs import HostProgram
-from ..on_host.transfer import MOST_LISTED, PIECE
+from ..on_host.pipe import LENGTH
+from ..on_host.transfer import ENOUGH, MORE, MOST_LISTED, PIECE
 from ..plan.run_plan import HostPlan
 from ..printable import printable
 from ..quantities import counted, size
 from ..run import events as ev
 from ..run.fields import Count, Text
 from ..run.snapshot import KeptResults
-from .unpacking import Unpacker, UnpackError, display_name
+from .unpacking import Unpacker, UnpackError, display_name, is_whole
 
 PATIENCE = 60.0
 _LIST_SECONDS = 600.0
@@ -144,6 +145,10 @@ class _LeftFiles(Frame):
     folder: Text
     cut: bool
     problems: Annotated[tuple[Text, ...], Field(max_length=MOST_LISTED)]
+    above: Count
+    by_products: Count
+    by_product_bytes: Count
+    by_product_names: Annotated[tuple[Text, ...], Field(max_length=MOST_LISTED)]
 
 
 async def _find(link: Link, brought: Sequence[str], *, moved: bool) -> KeptResults:
@@ -160,7 +165,18 @@ async def _find(link: Link, brought: Sequence[str], *, moved: bool) -> KeptResul
         await program.aclose()
     problem = f"not read: {'; '.join(found.problems[:_MAX_LISTED])}" if found.problems else ""
     host = link.settings.host
-    return KeptResults(host, found.files, found.bytes, found.folder, found.cut, problem)
+    return KeptResults(
+        host,
+        found.files,
+        found.bytes,
+        found.folder,
+        found.cut,
+        problem,
+        found.above,
+        found.by_products,
+        found.by_product_bytes,
+        tuple(map(display_name, found.by_product_names)),
+    )
 
 
 @frozen
@@ -346,38 +362,64 @@ class _Collection:
         finally:
             receiver.abandon()
         self._progress(announced.size, announced.size)
+        lost = receiver.broken_off
+        unsaid = lost if not done.problems else []  # nothing is missing without a word
         return Fetched(
             receiver.folder,
-            announced.files,
-            announced.size,
+            announced.files - len(lost),
+            receiver.stored,
             announced.absent,
-            done.problems,
+            done.problems or tuple(f"{name} was not sent to its end" for name in unsaid),
             tuple(f"{name}, a symbolic link" for name in announced.links),
             announced.present,
         )
 
     async def _receive(self, receiver: _Receiver, size: int) -> None:
-        pieces, asked, received = size // PIECE, 0, 0  # what is no whole piece comes unasked
+        asked = blocks = received = 0
+        ended = False
         told = 0.0
-        while received < size:
-            room = (receiver.stored + _WINDOW) // PIECE - asked
-            if asked < pieces and room:
-                more = min(room, pieces - asked)
-                self._program.write(bytes(more))
+        while not ended or blocks < asked:
+            waiting = asked - blocks
+            room = (_WINDOW - (received - receiver.stored)) // PIECE - waiting
+            left = (size - received + PIECE - 1) // PIECE + 1  # with the empty one at the end
+            more = min(room, left - waiting)
+            if more > 0 and not ended:
+                self._program.write(MORE * more)
                 asked += more
-            if received == asked * PIECE < pieces * PIECE:
+            elif not waiting:
                 await self._wait_for_disk(receiver, receiver.stored)
                 continue
-            chunk = await self._chunk(size - received)
-            received += len(chunk)
-            if received > (asked + 1) * PIECE:
+            block = await self._block()
+            blocks += 1
+            if self._program.unread > (asked - blocks) * (PIECE + LENGTH.size):
                 raise UnpackError("the host sent more than requested")
-            receiver.put(chunk)
+            if not block:
+                ended = True
+                continue
+            if ended:
+                raise UnpackError("received data after the end")
+            received += len(block)
+            receiver.put(block)
             if receiver.error is not None:
                 raise receiver.error
             if time.monotonic() - told >= _TELL_SECONDS:
                 told = time.monotonic()
                 self._progress(receiver.stored, size)
+        self._program.write(ENOUGH)
+        receiver.put(None)
+
+    async def _block(self) -> bytes:
+        """The next block of the stream; an empty one is behind its end."""
+        (length,) = LENGTH.unpack(await self._exactly(LENGTH.size))
+        if length > PIECE:
+            raise UnpackError("the host sent more than requested")
+        return await self._exactly(length)
+
+    async def _exactly(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            data += await self._chunk(count - len(data))
+        return data
 
     async def _chunk(self, most: int) -> bytes:
         try:
@@ -419,7 +461,9 @@ class _Receiver:
         self.useless = False
         """What has come is removed: the results are fetched again."""
         self._files = files
-        self._chunks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self.broken_off: list[str] = []
+        """Files that the host could not read to their end."""
+        self._chunks: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._news = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         try:
@@ -427,8 +471,8 @@ class _Receiver:
         except RuntimeError as error:
             raise UnpackError(f"this machine starts no more threads ({error})") from error
 
-    def put(self, chunk: bytes) -> None:
-        """Queues the next bytes, without waiting for the disk."""
+    def put(self, chunk: bytes | None) -> None:
+        """Queues the next bytes, without waiting for the disk; None: there are no more."""
         self._chunks.put(chunk)
 
     async def wait(self, timeout: float) -> None:
@@ -463,8 +507,7 @@ class _Receiver:
             partial = _made(partial)
         unpacker = Unpacker(partial, self.size, self._files, resumes=self._merges)
         try:
-            while self.stored < self.size:
-                chunk = self._chunks.get()
+            while (chunk := self._chunks.get()) is not None:
                 if not chunk:
                     return  # abandoned
                 unpacker.feed(chunk)
@@ -472,6 +515,7 @@ class _Receiver:
                 with suppress(RuntimeError):  # the loop has ended
                     self._loop.call_soon_threadsafe(self._news.set)
             unpacker.finish()
+            self.broken_off = unpacker.broken_off
             if self._merges:
                 merge(partial, self.folder)
             else:
@@ -511,15 +555,12 @@ def _locked(folder: Path) -> int:
 
 
 def merge(source: Path, target: Path) -> None:
-    """Moves files to a folder, in which they replace those of their names.
+    """Moves files that are whole to a folder, in which they replace those of their names.
 
     Raises:
         OSError: something else has such a name, or nothing can be written there.
     """
     if not os.listdir(source):
-        return
-    if not os.path.lexists(target):
-        source.rename(target)
         return
     folders = [""]  # grows meanwhile
     for folder in folders:
@@ -528,10 +569,11 @@ def merge(source: Path, target: Path) -> None:
             inside = f"{folder}/{item.name}" if folder else item.name
             if item.is_dir(follow_symlinks=False):
                 folders.append(inside)
-            else:
+            elif is_whole(item.stat(follow_symlinks=False)):
                 os.replace(item.path, target / inside)
     for folder in reversed(folders):
-        (source / folder).rmdir()
+        with suppress(OSError):  # a file in it is not whole
+            (source / folder).rmdir()
 
 
 def files_in(folder: Path) -> dict[str, tuple[int, int]]:

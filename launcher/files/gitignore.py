@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from ..agent.tree import Rules as Ignored
 from ..cluster.patterns import IgnoreRules
 from ..frozen import frozen
 
@@ -122,20 +121,6 @@ class GitIgnore:
         if found is not None and relative in self._with_tracked:
             self._ignored[relative] = found
             return None
-        return found
-
-    def for_host(self) -> Ignored:
-        """The lists of patterns as a host reads them, the one that decides first: each with the
-        beginning of the paths below the root that it is about, or, behind a slash, with what its
-        own paths have before those."""
-        found = []
-        for folder, rules, _ in reversed(self._layers):
-            if folder == self._root or folder.startswith(f"{self._root.rstrip('/')}/"):
-                inside = os.path.relpath(folder, self._root)
-                prefix = "" if inside == "." else f"{inside}/"
-            else:
-                prefix = f"/{os.path.relpath(self._root, folder)}/"
-            found.append((prefix, rules.expressions()))
         return found
 
     def _decided(self, relative: str) -> IgnoreRule | None:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ..agent.tree import Rules as Ignored
+from ..agent.by_products import BYTECODE, ENVIRONMENT, ENVIRONMENT_MARKS
 from ..cluster.patterns import IgnoreRules
 from ..errors import TfmuxError
 from ..frozen import frozen
@@ -23,11 +23,9 @@ from .gitignore import GitIgnore, IgnoreRule
 
 MARKER = ".tfmux-check-"
 """Beginning of the name of a file by which a preflight finds shared directories."""
-_NEVER = ("__pycache__/", "*.pyc", ".venv/", ".tfmux/", f"{MARKER}*")
+_NEVER = (f"{BYTECODE}/", "*.pyc", f"{ENVIRONMENT}/", ".tfmux/", f"{MARKER}*")
 _GIT = ".git"
 _KEYS = ".ssh"
-_ENVIRONMENTS = ("pyvenv.cfg", "conda-meta")
-"""Marks of a virtual environment: it holds absolute paths of this machine."""
 GONE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ESTALE)
 """What is said of a file that has been removed meanwhile, or replaced by something else."""
 _MOST_LINKS = 40
@@ -79,8 +77,6 @@ class Listing:
 
     listed: tuple[Listed, ...]
     left_out: tuple[LeftOut, ...]
-    ignored: Ignored
-    """What is ignored, for the host: what tasks make of it is no result."""
 
 
 def list_tree(tree: Tree) -> Listing:
@@ -92,8 +88,7 @@ def list_tree(tree: Tree) -> Listing:
     """
     listed: list[Listed] = []
     left_out: list[LeftOut] = []
-    rules = _Rules(tree)
-    for relative, path, info in walk(tree, rules):
+    for relative, path, info in walk(tree):
         name = tree.prefix + relative if relative != "." else tree.prefix.rstrip("/") or "."
         mode = stat.S_IMODE(info.st_mode) & 0o777
         if stat.S_ISDIR(info.st_mode):
@@ -111,7 +106,7 @@ def list_tree(tree: Tree) -> Listing:
                 left_out.append(LeftOut(name, why))
             else:
                 listed.append(Listed(name, path, "l", 0o777, 0, target))
-    return Listing(tuple(listed), tuple(left_out), rules.for_host())
+    return Listing(tuple(listed), tuple(left_out))
 
 
 def refusal(folder: Path) -> str:
@@ -152,7 +147,7 @@ def _homes() -> set[str]:
     return {os.path.realpath(home) for home in homes}
 
 
-def walk(tree: Tree, rules: _Rules | None = None) -> Iterator[tuple[str, str, os.stat_result]]:
+def walk(tree: Tree) -> Iterator[tuple[str, str, os.stat_result]]:
     """Yields directories, files and links below the root that are not ignored; an ignored directory
     is not entered. Blocks.
 
@@ -160,7 +155,7 @@ def walk(tree: Tree, rules: _Rules | None = None) -> Iterator[tuple[str, str, os
         TfmuxError: the directory is not there or is not copied without being named, or something
             in it cannot be read.
     """
-    root, rules = str(tree.root), rules or _Rules(tree)
+    root, rules = str(tree.root), _Rules(tree)
     if not os.path.isdir(root):
         raise TfmuxError(f"{root}: not a directory; correct workdir or data")
     if not tree.named and (why := _too_much(tree.root)):
@@ -208,17 +203,11 @@ class _Rules:
         self._places = tree.exclude_places or ("exclude",) * len(tree.exclude)
         self._excluded = IgnoreRules([*_NEVER, *tree.exclude])
         self._git = GitIgnore(tree.root) if tree.filtered else None
-        self._never = IgnoreRules([*_NEVER, *tree.exclude, _GIT])
 
     def enter(self, folder: str) -> None:
         """Reads the rules in a directory, whose path is empty or ends in a slash."""
         if self._git is not None:
             self._git.enter(folder)
-
-    def for_host(self) -> Ignored:
-        """These rules as a host reads them, which compares at the end of the run."""
-        inner_first = [] if self._git is None else self._git.for_host()
-        return [("", self._never.expressions()), *inner_first]
 
     def why(self, relative: str, *, directory: bool) -> str:
         """Reason for which a path is not copied; empty if it is."""
@@ -239,9 +228,10 @@ class _Rules:
 
 
 def _environment(root: str, relative: str) -> str:
-    """The mark of a directory that is a virtual environment; empty if it is none."""
+    """The mark of a virtual environment, which holds absolute paths of this machine; empty if a
+    directory has none."""
     folder = os.path.join(root, relative)
-    return next((mark for mark in _ENVIRONMENTS if os.path.exists(f"{folder}/{mark}")), "")
+    return next((mark for mark in ENVIRONMENT_MARKS if os.path.exists(f"{folder}/{mark}")), "")
 
 
 def _target(tree: Tree, name: str, path: str) -> tuple[str, str]:

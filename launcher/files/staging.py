@@ -22,12 +22,14 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import IO
 
-from ..agent.tree import WORK, Rules, TreeEntry
+from ..agent.tree import TreeEntry
 from ..errors import AgentError, TfmuxError
 from ..frozen import frozen
 from ..hosts.frames import Frame
 from ..hosts.programs import HostProgram
 from ..paths import cache_home
+from ..quantities import size
+from ..run.fields import Count, Text
 from .listing import GONE, Listed, Listing, Tree, list_tree
 
 _CHUNK = 1 << 18
@@ -38,6 +40,10 @@ _CONTENT_BYTES = 67
 _TELL_SECONDS = 0.1
 _ROUNDS = 3
 """Files that have changed are sent from copies, so a second round has no changes."""
+LOW_PART = 0.1
+"""Part of a disk below which it is low."""
+MUCH_LEFT = 4 * 1024**3
+"""Bytes that a run may leave without a word at the next one."""
 _GRAIN_NS = 2_000_000_000
 _FileStat = list[int]
 
@@ -93,8 +99,6 @@ class Manifest:
 
     entries: tuple[TreeEntry, ...]
     sources: dict[str, FileBytes]
-    ignored: Rules = field(default_factory=list)
-    """What is no result of a task in the workdir."""
     listings: tuple[tuple[Tree, Listing], ...] = ()
     copies: Copies = field(default_factory=Copies)
 
@@ -107,6 +111,29 @@ class Progress:
     total_bytes: int
     files: int
     total_files: int
+
+
+class HostDisk(Frame):
+    """The disk of a host with the runs' folders: free bytes of how many, and what the last run of
+    the cluster has left there."""
+
+    free: Count
+    total: Count
+    last: Text
+    left: Count
+
+    def warning(self, host: str) -> str:
+        """A sentence on a disk that gets full, or would do so by more such runs; or nothing."""
+        if self.free >= LOW_PART * self.total and self.left <= MUCH_LEFT:
+            return ""
+        parts = [f"{size(self.free)} free of {size(self.total)} on the disk with tfmux's folder"]
+        if self.left > MUCH_LEFT:
+            parts.append(f"the last run, {self.last}, holds {size(self.left)} there")
+        return (
+            f"{host}: {', and '.join(parts)}: `tfmux rm --hosts` frees what ended runs hold; "
+            "put what each run would download or unpack into `data`, or start tasks in a lasting "
+            "`directory` of the host"
+        )
 
 
 class Manifests:
@@ -124,7 +151,6 @@ class Manifests:
         """
         entries: list[TreeEntry] = []
         sources: dict[str, FileBytes] = {}
-        ignored: Rules = []
         listings: list[tuple[Tree, Listing]] = []
         for tree in trees:
             if tree not in self._read:
@@ -133,9 +159,7 @@ class Manifests:
             entries += part.entries
             listings += part.listings
             sources = part.sources | sources
-            if tree.name == WORK and (tree.filtered or not ignored):
-                ignored = part.ignored
-        return Manifest(tuple(entries), sources, ignored, tuple(listings), self._copies)
+        return Manifest(tuple(entries), sources, tuple(listings), self._copies)
 
 
 def read_tree(tree: Tree) -> Manifest:
@@ -160,7 +184,7 @@ def read_tree(tree: Tree) -> Manifest:
             sources.setdefault(content, FileBytes(each.source, size))
         entries.append(TreeEntry(tree.name, each.path, each.kind, each.mode, size, content))
     hashes.save()
-    return Manifest(tuple(entries), sources, listing.ignored, ((tree, listing),))
+    return Manifest(tuple(entries), sources, ((tree, listing),))
 
 
 def _copied(path: str) -> tuple[str, FileBytes] | None:
@@ -191,33 +215,33 @@ async def stage(
     manifest: Manifest,
     key: str,
     progress: Callable[[Progress], None],
-) -> None:
+) -> HostDisk | None:
     """Copies the files of a manifest to the host of `program`; after a lost connection it is called
     again with another one, and only what has not come whole is sent.
 
     `key` is the same for consecutive launches that share files. `progress` is called at most ten
-    times a second, and at the end. Files that change meanwhile are read once more.
+    times a second, and at the end. Files that change meanwhile are read once more. Returns what
+    the host says of its disk.
 
     Raises:
         HostError: the host refused, or cannot be reached.
         TfmuxError: a file cannot be read any more.
     """
-    request = {"entries": manifest.entries, "ignored": manifest.ignored}
-    program.send({"what": "stage", "key": key, **request})
+    program.send({"what": "stage", "key": key, "entries": manifest.entries})
     for _ in range(_ROUNDS):
-        changed = await _send_missing(program, manifest, progress)
-        if not changed:
-            return
-        manifest = await _renewed(manifest, changed)
+        taken = await _send_missing(program, manifest, progress)
+        if taken.built:
+            return taken.disk
+        manifest = await _renewed(manifest, frozenset(taken.changed))
         program.send({"entries": manifest.entries})
     raise AgentError(program.host, "it gets other bytes than were sent")
 
 
 async def _send_missing(
     program: HostProgram, manifest: Manifest, progress: Callable[[Progress], None]
-) -> frozenset[str]:
-    """Sends what the host lacks; returns the contents that have arrived as others, after which the
-    host waits for another manifest. None of them: it has built the trees."""
+) -> _Taken:
+    """Sends what the host lacks; returns which contents have arrived as others, after which the
+    host waits for another manifest, or that it has built the trees."""
     most = _ANSWER_BYTES + len(manifest.sources) * _CONTENT_BYTES
     missing = (await program.answer(_Missing, _BUILD_SECONDS, most)).missing
     if not manifest.sources.keys() >= set(missing) or len(set(missing)) < len(missing):
@@ -242,7 +266,7 @@ async def _send_missing(
         await asyncio.gather(taken, sending, return_exceptions=True)
     if not changed <= set(missing) or answer.built == bool(changed):
         raise AgentError(program.host, "it named files that were not sent")
-    return changed
+    return answer
 
 
 async def _renewed(manifest: Manifest, changed: frozenset[str]) -> Manifest:
@@ -299,6 +323,7 @@ class _Taken(Frame):
 
     built: bool = False
     changed: tuple[str, ...] = ()
+    disk: HostDisk | None = None
 
 
 class Hashes:

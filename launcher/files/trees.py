@@ -71,14 +71,16 @@ class HostFiles:
         plan: Plan,
         host: HostPlan,
         progress: Callable[[Progress], None],
-    ) -> None:
-        """Sends what a host lacks of it, by the program there.
+    ) -> str:
+        """Sends what a host lacks of it, by the program there; returns a warning about the disk
+        there, if there is reason for one.
 
         Raises:
             HostError: the host did not take it.
         """
         key = stage_key(plan, host.name)
-        await staging.stage(program, manifest, key, progress)
+        disk = await staging.stage(program, manifest, key, progress)
+        return "" if disk is None else disk.warning(host.name)
 
 
 def trees_of(plan: Plan, host: HostPlan) -> tuple[Tree, ...]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..errors import TfmuxError
 from ..on_host.pipe import LENGTH
+from ..on_host.transfer import BROKEN_OFF, WHOLE
 from ..printable import printable
 
 _HEAD_BYTES = 64 * 1024
@@ -37,7 +38,7 @@ class Unpacker:
         """Opens `folder`, which exists and is empty, for a stream of `size` bytes with so many
         `files`. With `resumes` it may have what an earlier stream has brought: a file is made anew,
         or goes on where it ends. One that is not whole has its time already, so that it is known
-        again.
+        again, and is not readable for its owner (`is_whole`).
 
         Raises:
             OSError: it cannot be opened.
@@ -49,9 +50,14 @@ class Unpacker:
         self._head = bytearray()
         self._head_bytes = 0
         """Length of the next member's head; 0 while that length itself is incomplete."""
-        self._ended = False
+        self.ended = False
+        """The stream has come to its end."""
+        self.broken_off: list[str] = []
+        """Files that the host could not read to their end, and that are not there."""
         self._left = 0
         """Bytes that are missing of the open file."""
+        self._chunk = 0
+        """Bytes that are missing of its present chunk."""
         self._time_ns = 0
         self.name = ""
         """The last member."""
@@ -72,12 +78,10 @@ class Unpacker:
             raise UnpackError("received more data than was announced")
         view = memoryview(data)
         while view:
-            if self._ended:
+            if self.ended:
                 raise UnpackError("received data after the end")
-            if self._file >= 0:
-                view = view[self._write(view[: self._left]) :]
-                if not self._left:
-                    self._close_file()
+            if self._chunk:
+                view = view[self._write(view[: self._chunk]) :]
                 continue
             wanted = self._head_bytes or LENGTH.size
             count = wanted - len(self._head)
@@ -86,7 +90,10 @@ class Unpacker:
             if len(self._head) == wanted:
                 raw = bytes(self._head)
                 self._head.clear()
-                self._read_head(raw)
+                if self._file >= 0:
+                    self._begin_chunk(raw)
+                else:
+                    self._read_head(raw)
 
     def finish(self) -> None:
         """Checks that everything that was announced is there.
@@ -94,7 +101,8 @@ class Unpacker:
         Raises:
             UnpackError: something is missing.
         """
-        if not self._ended or self._received != self._size:
+        whole = self._received == self._size or self.broken_off
+        if not self.ended or not whole:
             raise UnpackError("received less data than was announced")
         if self._files != self._most_files:
             raise UnpackError(
@@ -113,7 +121,7 @@ class Unpacker:
     def _read_head(self, raw: bytes) -> None:
         if not self._head_bytes:
             (self._head_bytes,) = LENGTH.unpack(raw)
-            self._ended = not self._head_bytes
+            self.ended = not self._head_bytes
             if self._head_bytes > _HEAD_BYTES:
                 raise UnpackError(f"the head of a member has {self._head_bytes} bytes")
             return
@@ -151,11 +159,10 @@ class Unpacker:
                 self._time_ns += min(_number(head, "nanoseconds"), 10**9 - 1)
             mode = _number(head, "mode") & 0o755 | 0o600
             flags = _RESUMED if self._resumes else _FILE
+            mode &= ~stat.S_IRUSR
             self._file = os.open(parts[-1], flags, mode, dir_fd=self._folder(parts))
             if self._resumes:
                 self._go_on(_number(head, "offset") if "offset" in head else 0)
-            if not self._left:
-                self._close_file()
         else:
             raise UnpackError(f"{display_name(self.name)} is not a file or a folder")
 
@@ -172,7 +179,25 @@ class Unpacker:
             os.ftruncate(self._file, 0)
         elif offset != info.st_size:
             raise UnpackError(f"{display_name(self.name)} does not go on where it ends here")
+        os.fchmod(self._file, stat.S_IMODE(info.st_mode) & ~stat.S_IRUSR)
         os.lseek(self._file, offset, os.SEEK_SET)
+
+    def _begin_chunk(self, raw: bytes) -> None:
+        """Reads what follows of the open file: so many bytes, none, or that there are no more of
+        them and those that have come are no file."""
+        if raw == BROKEN_OFF:
+            os.unlink(self.name.rpartition("/")[2], dir_fd=self._parent_fd)
+            os.close(self._file)
+            self._file = -1
+            self.broken_off.append(self.name)
+        elif raw != WHOLE:
+            (self._chunk,) = LENGTH.unpack(raw)
+            if self._chunk > self._left:
+                raise UnpackError(f"{display_name(self.name)} has more data than was announced")
+        elif self._left:
+            raise UnpackError(f"{display_name(self.name)} has less data than was announced")
+        else:
+            self._close_file()
 
     def _folder(self, parts: tuple[str, ...]) -> int:
         """Returns a descriptor of a member's folder."""
@@ -200,6 +225,7 @@ class Unpacker:
     def _write(self, data: memoryview) -> int:
         count = os.write(self._file, data)
         self._left -= count
+        self._chunk -= count
         if self._resumes:
             os.utime(self._file, ns=(self._time_ns, self._time_ns))
         return count
@@ -208,8 +234,14 @@ class Unpacker:
         fd, self._file = self._file, -1
         try:
             os.utime(fd, ns=(self._time_ns, self._time_ns))
+            os.fchmod(fd, stat.S_IMODE(os.fstat(fd).st_mode) | stat.S_IRUSR)
         finally:
             os.close(fd)  # a network file system reports a failed write here
+
+
+def is_whole(info: os.stat_result) -> bool:
+    """Returns whether all of a file has come."""
+    return bool(info.st_mode & stat.S_IRUSR)
 
 
 def display_name(text: str) -> str:

@@ -198,6 +198,11 @@ class HostProgram:
             raise AgentError(self.host, self._end())
         return data
 
+    @property
+    def unread(self) -> int:
+        """Number of bytes that have been received and not been asked for."""
+        return len(self._buffer)
+
     def put_back(self, data: bytes) -> None:
         """Bytes of what was received that belong to the next answer."""
         self._buffer[:0] = data

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import shlex
 import socket
@@ -32,19 +33,36 @@ def main(words: list[str]) -> int:
     place = "" if fresh else os.getcwd()
     status = _prepare(lines, place, fresh=fresh)
     if fresh and not status:
-        _mark_prepared()
+        mark_prepared()
     return status
 
 
-def _mark_prepared() -> None:
-    """Leaves a file beside the copy of the workdir: what is older in there, no task has made."""
+def mark_prepared() -> None:
+    """Names the files of the copied workdir, with size and times, beside it: those that stay so no
+    task has made. The folders of environments are among them: only tfmux reads this."""
     stage = os.path.dirname(os.getcwd())
-    if os.path.exists(stage + ".index"):
+    if not os.path.exists(stage + ".index"):
+        return
+    found = {}
+    todo = [stage]
+    while todo:
         try:
-            with open(stage + ".prepared", "w"):
-                pass
-        except OSError as error:  # a full disk: what the lines have made counts as results
-            log(f"{stage}.prepared: {error.strerror}")
+            with os.scandir(todo.pop()) as listing:
+                for item in listing:
+                    if item.is_dir(follow_symlinks=False):
+                        todo.append(item.path)
+                        continue
+                    info = item.stat(follow_symlinks=False)
+                    name = os.path.relpath(item.path, stage)
+                    found[name] = (info.st_size, info.st_mtime_ns, info.st_ctime_ns)
+        except OSError:  # it may not be read: what is in there counts as a result
+            continue
+    try:
+        with open(stage + ".prepared.new", "w") as file:
+            json.dump(found, file)
+        os.rename(stage + ".prepared.new", stage + ".prepared")
+    except OSError as error:  # a full disk: what the lines have made counts as results
+        log(f"{stage}.prepared: {error.strerror}")
 
 
 def _prepare(lines: list[str], place: str, *, fresh: bool) -> int:

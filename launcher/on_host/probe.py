@@ -22,6 +22,7 @@ from ..agent import ports, processes
 from ..agent.folders import Folders
 from ..agent.nvidia_smi import NvidiaSmi
 from ..agent.stats import memory
+from . import held
 from .executables import PROGRAM_SECONDS, program_problem
 from .linked import interpreter, mpi_library
 from .reach import connect, resolve
@@ -102,6 +103,8 @@ _PLACES = (
     "/usr",
 )
 """Where people have their environments of Python."""
+_HELD_SECONDS = 3.0
+"""Longest time for which what runs hold is counted."""
 _MOST_OFFERED = 4
 _MOST_TRIED = 8
 _OFFER_SECONDS = 15.0
@@ -274,7 +277,8 @@ def _run(
 
 def disk_space(folders: Folders, paths: Sequence[str]) -> Said:
     """The free space where runs' folders and these log directories are, and the free memory. Of
-    each place what it is for, its path, its free bytes and its device."""
+    each place what it is for, its path, its free bytes and its device. `size` is that of the disk
+    with the runs' folders, and `held` what runs that have ended hold there."""
     disks = []
     places = [("tfmux's own folder", os.path.dirname(folders.run))]
     for what, path in places + [("the log directory", _absolute(path)) for path in paths]:
@@ -285,7 +289,10 @@ def disk_space(folders: Folders, paths: Sequence[str]) -> Said:
         free = 0 if full else info.f_bavail * info.f_frsize
         disks.append((what, path, free, os.stat(path).st_dev))
     total, available = memory()
-    return {"disks": disks, "memory": (available, total)}
+    info = os.statvfs(os.path.dirname(folders.run))
+    size = info.f_blocks * info.f_frsize
+    found = held.held(folders, _HELD_SECONDS)
+    return {"disks": disks, "memory": (available, total), "size": size, "held": found}
 
 
 def logdir(asked: Question) -> Said:
@@ -397,6 +404,8 @@ ANSWERS: dict[str, Callable[[Question, Folders], Said]] = {
     "mpi": lambda asked, folders: mpi(asked),  # program, env, shell, cwd
     "gpus": lambda asked, folders: NvidiaSmi().inventory(),
     "disk_space": lambda asked, folders: disk_space(folders, asked["paths"]),
+    "own": lambda asked, folders: held.own(folders),
+    "free": lambda asked, folders: held.free(folders),
     "logdir": lambda asked, folders: logdir(asked),  # path, mark, keep
     "path": lambda asked, folders: {"exists": os.path.exists(_absolute(asked["path"]))},
     "directory": lambda asked, folders: {"why": directory_problem(asked["path"])},

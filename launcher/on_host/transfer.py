@@ -9,17 +9,20 @@ file that was under way is sent again from its beginning.
 Results: what tasks have made or changed in the workdir, which the agent keeps (`agent/tree.py`). It
 is found by comparing sizes and times with what was staged.
 
-Collecting: the program says what there is, then comes a stream of members, of which it writes a
-piece for each byte that the launcher sends: what the launcher has no room for stays on the host. A
-member is a length, a head of JSON of that length, and for a file its contents: `{"name":
-"out/model", "kind": "file", "size": 12, "mode": 420, "mtime": 1763657402}`, `{"name": "out",
-"kind": "folder", "mode": 493}`. A folder comes before what is in it, a length of 0 ends the stream,
-and a message with what could not be read follows. Nothing is written on this host, where the disk
-may be full.
+Collecting: the program says what there is, then comes a stream of members in blocks, each behind
+its length, of which it writes one for each byte that the launcher sends: what the launcher has no
+room for stays on the host. A member is a length and a head of JSON of that length, such as
+`{"name": "out/model", "kind": "file", "size": 12, "mode": 420, "mtime": 1763657402}` or `{"name":
+"out", "kind": "folder", "mode": 493}`. A file's contents follow in chunks, each behind its length;
+0 ends the file, `BROKEN_OFF` says that it cannot be read to its end. A folder comes before what is
+in it, a member of length 0 ends the stream. The blocks that are asked for behind it are empty; a
+message with what could not be read follows. Nothing is written on this host, where the disk may be
+full.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -27,16 +30,22 @@ import re
 import stat
 import time
 from contextlib import suppress
-from typing import Any, Iterator, Sequence
+from typing import Any, Callable, Iterator, Sequence
 
 from ..agent import tree
-from ..agent.folders import Folders, private, remove_tree
+from ..agent.folders import ABOVE, Folders, lock_within, private, remove_tree
 from ..agent.threads import error_text
 from ..agent.tree import TreeEntry
+from .held import after_staging
 from .pipe import CHUNK, LENGTH, Pipe, PipeEnded, write_all
 
 PIECE = 256 * 1024
-"""Bytes of a collection for which the launcher asks by one byte."""
+"""Most bytes of a block of a collection, for which the launcher asks by one byte."""
+MORE, ENOUGH = b"\0", b"\1"
+"""The launcher's byte for another block, and the one after which it asks for none."""
+WHOLE, BROKEN_OFF = LENGTH.pack(0), LENGTH.pack(0xFFFFFFFF)
+"""What is in the place of a chunk's length when a file has come to its end, and when there will be
+no more of it, and what has come is to be thrown away."""
 MOST_LISTED = 100
 MOST_MEMBERS = 2_000_000
 """Files and folders of one collection: their names are kept in memory."""
@@ -55,8 +64,14 @@ def bring(pipe: Pipe, folders: Folders, asked: dict[str, Any]) -> None:
         ValueError: a file changed while it was sent, or there are too many.
     """
     if asked["what"] == "stage":
-        staging = Staging(pipe, folders.cache, folders.stage, asked["key"])
-        staging.run([TreeEntry(*row) for row in asked["entries"]], asked["ignored"])
+        staging = Staging(
+            pipe,
+            folders.cache,
+            folders.stage,
+            asked["key"],
+            lambda: {"disk": after_staging(folders)},
+        )
+        staging.run([TreeEntry(*row) for row in asked["entries"]])
     elif asked["what"] == "results":
         pipe.send(find_results(folders, asked["brought"], asked["moved"]))
     elif asked["what"] == "collect-results":
@@ -70,16 +85,24 @@ def bring(pipe: Pipe, folders: Folders, asked: dict[str, Any]) -> None:
 
 class Staging:
     """Files of one run for the folder `target`; what launches share is in `cache`, and `key` names
-    the trees that follow each other from launch to launch."""
+    the trees that follow each other from launch to launch. `facts` go with the last word."""
 
-    def __init__(self, pipe: Pipe, cache: str, target: str, key: str) -> None:
+    def __init__(
+        self,
+        pipe: Pipe,
+        cache: str,
+        target: str,
+        key: str,
+        facts: Callable[[], dict[str, Any]] = dict,
+    ) -> None:
         self._pipe = pipe
+        self._facts = facts
         self._cache = cache
         self._target = target
         self._cached_tree = os.path.join(cache, "trees", os.path.basename(key)) if key else ""
         self._own = os.urandom(6).hex()  # the cache may be a home shared by many hosts
 
-    def run(self, entries: list[TreeEntry], ignored: tree.Rules) -> None:
+    def run(self, entries: list[TreeEntry]) -> None:
         """Receives what is missing, and builds the trees.
 
         Raises:
@@ -102,7 +125,7 @@ class Staging:
             entries = [TreeEntry(*row) for row in self._pipe.receive()["entries"]]
         new = f"{self._target}.{self._own}"
         try:
-            tree.build(new, self._cached_tree, entries, self._blob, ignored)
+            tree.build(new, self._cached_tree, entries, self._blob)
             self._replace(new, turn)
         finally:
             for left in (new, f"{new}.old"):
@@ -110,7 +133,7 @@ class Staging:
             with suppress(FileNotFoundError):  # it is in its place
                 os.unlink(f"{new}.index")
         prune(self._cache, os.path.dirname(os.path.dirname(self._target)))
-        self._pipe.send({"built": True})
+        self._pipe.send({"built": True, **self._facts()})
 
     def _missing(self, entries: list[TreeEntry]) -> list[TreeEntry]:
         missing = {}
@@ -195,9 +218,12 @@ def prune(cache: str, runs: str) -> None:
 
 
 def _prune_run(run: str, horizon: float) -> None:
-    """Removes old results from the folder of a run, and from one that has ended without a launcher
-    the workdir in which they are."""
-    if _older(os.path.join(run, "exit"), horizon):  # the next agent of the run takes that file away
+    """Removes old results from the folder of a run, and the workdir in which they are where it has
+    ended without a launcher, or they could not be moved."""
+    over = os.path.join(run, "exit")  # the next agent of the run takes that file away
+    if not os.path.lexists(over) and not os.path.lexists(os.path.join(run, "began")):
+        over = os.path.join(run, "stage")  # its agent has gone
+    if _older(over, horizon):
         remove_tree(os.path.join(run, "stage"))
     if _older(os.path.join(run, "results"), horizon):
         remove_tree(os.path.join(run, "results"))
@@ -222,34 +248,66 @@ def _unlink_older(path: str, horizon: float) -> None:
 
 MOST_COMPARED = 200_000
 COMPARE_SECONDS = 5.0
+_MOST_NAMED = 10
+_MOVE_SECONDS = 500.0
+"""Longest wait for an agent that moves results; the launcher waits longer for the list of them."""
+_LOOK_SECONDS = 0.1
 
 
 def find_results(folders: Folders, brought: Sequence[str], moved: bool) -> dict[str, Any]:
     """How many files tasks have made or changed in the workdir, but for what has been `brought` to
-    the launcher, and where they will be: elsewhere, where the agent removes the workdir. Not all
-    are looked at where there are very many."""
+    the launcher, and where they will be: elsewhere, where the agent removes the workdir. Those
+    above the workdir are among them; by-products, which do not stay, are counted for themselves.
+    Not all are looked at where there are very many."""
     until = time.monotonic() + COMPARE_SECONDS
     patterns = [tree.pattern_of(path) for path in brought]
     problems: list[str] = []
-    files = size = seen = 0
+    files = size = above = seen = 0
+    names: dict[str, None] = {}
+    by_products = by_product_bytes = 0
     cut = False
-    for file in tree.workdir_files(folders.stage, problems, unlocks=True):
+    for file in tree.workdir_files(folders.stage, problems, unlocks=True, by_products=True):
         seen += 1
         if seen > MOST_COMPARED or time.monotonic() > until:
             cut = True
             break
+        if file.by_product:
+            names[file.by_product] = None
+            by_products += 1
+            by_product_bytes += file.info.st_size
         if not file.result or not stat.S_ISREG(file.info.st_mode):
             continue
         if not any(tree.begins(tree.parts_of(file.path), one) for one in patterns):
             files += 1
             size += file.info.st_size
+            above += file.inside.startswith(f"{ABOVE}/")
     return {
         "files": files,
         "bytes": size,
         "folder": folders.results if moved else os.path.join(folders.stage, tree.WORK),
         "cut": cut,
         "problems": problems[:MOST_LISTED],
+        "above": above,
+        "by_products": by_products,
+        "by_product_bytes": by_product_bytes,
+        "by_product_names": sorted(names)[:_MOST_NAMED],
     }
+
+
+def wait_until_moved(folders: Folders) -> None:
+    """Waits while the agent, which has been told to go, moves the results out of the workdir."""
+    until = time.monotonic() + _MOVE_SECONDS
+    while os.path.exists(folders.leaving) and time.monotonic() < until:
+        try:
+            lock = os.open(folders.watch, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return  # it has gone, or was another machine's
+        try:
+            if lock_within(lock, 0.0):
+                return  # it has died
+        finally:
+            os.close(lock)
+        time.sleep(_LOOK_SECONDS)
 
 
 class CollectedMembers:
@@ -264,6 +322,8 @@ class CollectedMembers:
         self.size = 0
         self.present = 0
         """Number of files that the launcher has."""
+        self.moved_to = ""
+        """The folder to which an agent may move what is in the workdir meanwhile."""
         self._have = have
         self._folders: set[str] = set()
 
@@ -311,12 +371,16 @@ class CollectedMembers:
         """Adds what tasks of the run have made or changed in the workdir, where it matches one of
         the patterns: of a path in the workdir, or (without a slash) of any part of one."""
         wanted = [tree.parts_of(pattern) for pattern in patterns]
-        names: dict[str, str] = {}
+        wait_until_moved(folders)
+        self.moved_to = folders.results
+        # In the order in which files move, so that none is missed.
+        names = {
+            file.inside: file.path
+            for file in tree.workdir_files(folders.stage, self.problems)
+            if file.result
+        }
         for file in tree.kept_files(folders.results, self.problems):
             names[file.inside] = file.path
-        for file in tree.workdir_files(folders.stage, self.problems):
-            if file.result:
-                names.setdefault(file.inside, file.path)
         met: set[int] = set()
         for name in sorted(names):
             parts = tree.parts_of(name)
@@ -382,6 +446,9 @@ class CollectedMembers:
                     return
                 if part and had < info.st_size:
                     head.update(size=info.st_size - had, offset=had)
+            if not os.access(path, os.R_OK):
+                self.problem(f"{path}: {os.strerror(errno.EACCES)}")
+                return
         else:
             return  # a socket, a pipe: nothing of it could be brought anywhere
         self._append(head, path)
@@ -390,7 +457,10 @@ class CollectedMembers:
         if len(self.members) == MOST_MEMBERS:
             raise ValueError(f"there are more than {MOST_MEMBERS} files and folders")
         self.members.append((head, path))
-        self.size += LENGTH.size + len(_head(head)) + head.get("size", 0)
+        self.size += LENGTH.size + len(_head(head))
+        if head["kind"] == "file":
+            chunks = (head["size"] + CHUNK - 1) // CHUNK
+            self.size += head["size"] + LENGTH.size * chunks + len(WHOLE)
 
     def problem(self, text: str) -> None:
         """Names what could not be read."""
@@ -434,15 +504,22 @@ def _send(pipe: Pipe, found: CollectedMembers) -> None:
             "present": found.present,
         }
     )
+    blocks = _blocks(found)
+    while pipe.read_exactly(1) == MORE:
+        block = next(blocks, b"")
+        pipe.write(LENGTH.pack(len(block)) + block)
+    pipe.send({"problems": found.problems})
+
+
+def _blocks(found: CollectedMembers) -> Iterator[bytes]:
+    """The stream of members in blocks of `PIECE` bytes."""
     ready = bytearray()
     for data in _stream(found):
         ready += data
         while len(ready) >= PIECE:
-            pipe.read_exactly(1)
-            pipe.write(bytes(ready[:PIECE]))
+            yield bytes(ready[:PIECE])
             del ready[:PIECE]
-    pipe.write(bytes(ready))
-    pipe.send({"problems": found.problems})
+    yield bytes(ready)
 
 
 def expanded(pattern: str) -> tuple[str, list[str]]:
@@ -478,39 +555,57 @@ def _all_folders(folder: str) -> list[str]:
 
 def _stream(found: CollectedMembers) -> Iterator[bytes]:
     """The members with their contents. What cannot be read, or has become shorter, is named and
-    filled with zeros, so that everything else arrives."""
+    broken off, so that everything else arrives."""
     for head, path in found.members:
-        raw, file = _head(head), -1
-        left = head.get("size", 0)
+        raw = _head(head)
+        yield LENGTH.pack(len(raw)) + raw
+        if head["kind"] != "file":
+            continue
+        end = WHOLE
         try:
-            if left:
-                # A pipe may stand there by now: to open one must not wait for its other end.
-                flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-                file = os.open(path, flags)
+            yield from _contents(found, head, path)
         except OSError as error:
             found.problem(error_text(OSError(error.errno, error.strerror, path)))
-            # Nobody takes what comes in its place for the file: it has another time.
-            raw = _head({**head, "mtime": 0}).ljust(len(raw))
-        yield LENGTH.pack(len(raw)) + raw
-        if file >= 0:
-            try:
-                try:
-                    os.lseek(file, head.get("offset", 0), os.SEEK_SET)
-                    while left:
-                        data = os.read(file, min(CHUNK, left))
-                        if not data:
-                            found.problem(f"{path}: became shorter while it was read")
-                            break
-                        yield data
-                        left -= len(data)
-                finally:
-                    os.close(file)
-            except OSError as error:
-                found.problem(error_text(OSError(error.errno, error.strerror, path)))
-        while left:
-            yield bytes(min(CHUNK, left))
-            left -= min(CHUNK, left)
+            end = BROKEN_OFF
+        except EOFError as error:
+            found.problem(f"{path}: {error}")
+            end = BROKEN_OFF
+        yield end
     yield LENGTH.pack(0)
+
+
+def _contents(found: CollectedMembers, head: dict[str, Any], path: str) -> Iterator[bytes]:
+    """A file's bytes in chunks, each behind its length.
+
+    Raises:
+        OSError: it cannot be read.
+        EOFError: there are fewer, or something else is in its place.
+    """
+    # A pipe may stand there by now: to open one must not wait for its other end.
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        file = os.open(path, flags)
+    except FileNotFoundError:
+        if not found.moved_to:
+            raise
+        file = os.open(os.path.join(found.moved_to, head["name"]), flags)
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise EOFError("is no longer a file")
+        os.lseek(file, head.get("offset", 0), os.SEEK_SET)
+        left = head["size"]
+        while left:
+            wanted, parts = min(CHUNK, left), []
+            while wanted:
+                parts.append(os.read(file, wanted))
+                if not parts[-1]:
+                    raise EOFError("became shorter while it was read")
+                wanted -= len(parts[-1])
+            data = b"".join(parts)
+            left -= len(data)
+            yield LENGTH.pack(len(data)) + data
+    finally:
+        os.close(file)
 
 
 def _head(head: dict[str, Any]) -> bytes:

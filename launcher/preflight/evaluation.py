@@ -38,6 +38,10 @@ from .probes import (
 
 DISK_FULL = 16 * 1024**2
 DISK_LOW = 1024**3
+LOW_PART = 0.1
+"""Part of a disk below which it is low, however large it is."""
+HELD_TOLD = 1024**3
+"""Bytes that ended runs hold of which somebody should know."""
 LOGDIR_PLACE = "the log directory"
 """What a probe calls the place of which a setting decides (`on_host.probe.disk_space`)."""
 MEMORY_LOW = 512 * 1024**2
@@ -371,12 +375,18 @@ def ranks(host: str, wanting: int, had: int, framework: Framework) -> Iterator[F
 def disks(host: str, answer: DiskSpaceAnswer) -> Iterator[Finding]:
     """Evaluates the free space for logs and staged files, once for each file system."""
     seen: set[int] = set()
+    own, held = answer.disks[0], _held_text(answer)
     for what, path, free, device in answer.disks:
-        if free >= DISK_LOW or device in seen:
+        part = free < LOW_PART * answer.size and device == own[3]
+        if (free >= DISK_LOW and not part) or device in seen:
             continue
         seen.add(device)
         brief = f"{size(free)} free"
-        sentence, todo = f"{brief} in {path}, which holds {what}", "free some space there"
+        share = f" ({100 * free / answer.size:.0f} %)" if part else ""
+        sentence, todo = f"{brief}{share} in {path}, which holds {what}", "free some space there"
+        if device == own[3] and held:
+            sentence += f"; {held}"
+            todo += ": `tfmux rm --hosts` frees what ended runs hold"
         full, low = "disk-full", "disk-low"
         if what == LOGDIR_PLACE:
             full, low = "logdir-full", "logdir-low"
@@ -388,7 +398,21 @@ def disks(host: str, answer: DiskSpaceAnswer) -> Iterator[Finding]:
             yield warning(Check.DISK, low, host, brief, sentence, todo)
     if not seen:
         lowest = min(free for _, _, free, _ in answer.disks)
-        yield passed(Check.DISK, host, f"{size(lowest)} free")
+        brief = f"{size(lowest)} free"
+        sentence = f"{brief}; {held}: `tfmux rm --hosts` frees it" if held else ""
+        if answer.held.bytes >= HELD_TOLD:
+            brief += f"; {held}"
+        yield passed(Check.DISK, host, brief, sentence)
+
+
+def _held_text(answer: DiskSpaceAnswer) -> str:
+    """`12 ended runs hold 340 GB there`; empty if none does."""
+    held = answer.held
+    if not held.runs:
+        return ""
+    verb = "holds" if held.runs == 1 else "hold"
+    amount = f"at least {size(held.bytes)}" if held.cut else size(held.bytes)
+    return f"{counted(held.runs, 'ended run')} {verb} {amount}"
 
 
 def memory(host: str, answer: DiskSpaceAnswer, tasks: int) -> Finding:

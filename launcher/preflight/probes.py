@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 from pydantic import Field, model_validator
 
 from ..errors import AgentError, HostError
-from ..hosts.frames import Answer, Port
+from ..hosts.frames import Answer, Frame, Port
 from ..hosts.programs import HostProgram, Tagged, read_answer
 from ..hosts.transport import Transport
 from ..hosts.ways import transport_factory
@@ -93,12 +93,23 @@ class MpiAnswer(Answer):
     library: Code
 
 
+class HeldFrame(Frame):
+    """How many runs that have ended hold how many bytes on a host; `cut`: at least so many."""
+
+    runs: Count = 0
+    bytes: Count = 0
+    cut: bool = False
+
+
 class DiskSpaceAnswer(Answer):
-    """For each place its use, path, free bytes and device; free and total memory."""
+    """For each place its use, path, free bytes and device; free and total memory; the size of the
+    disk with the runs' folders, and what runs that have ended hold there."""
 
     WHAT = "disk_space"
     disks: Annotated[tuple[tuple[Text, Text, Count, Count], ...], Field(min_length=1)]
     memory: tuple[Count, Count]
+    size: Count = 0
+    held: HeldFrame = HeldFrame()
 
 
 class LogdirAnswer(Answer):

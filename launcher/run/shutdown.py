@@ -191,9 +191,7 @@ class Shutdown:
         """Records what tasks have left on a host; the last look counts."""
         kept = event.kept
         before = [one for one in self._data.run.results_kept if one.host != kept.host]
-        if kept.files or kept.problem or kept.cut:
-            before.append(kept)
-        self._data.update_run(results_kept=tuple(before))
+        self._data.update_run(results_kept=(*before, kept))
         return []
 
     def _end_tasks(self, state: TaskState, host: str) -> None:

@@ -15,6 +15,8 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
+from ..agent.by_products import BYTECODE
+from ..agent.folders import ABOVE
 from ..frozen import frozen
 from ..ids import TaskId
 from ..plan.facts import HostFacts, Resume
@@ -331,7 +333,8 @@ class Failure:
 
 @frozen
 class KeptResults:
-    """Files that tasks have made or changed in the workdir of a host, and that stay there."""
+    """Files that tasks have made or changed in the workdir of a host, and that stay there. A host
+    without any that was asked has an entry, too."""
 
     host: str
     """The host of the cluster file."""
@@ -346,13 +349,41 @@ class KeptResults:
     problem: str = ""
     """Why it is not known how many there are; empty where it is."""
 
+    above: Count = 0
+    """Number of those among them that were written above the workdir, such as `../results`."""
+    by_products: Count = 0
+    """Number of files that do not stay, since they are by-products by their names."""
+    by_product_bytes: Count = 0
+    """Their size."""
+    by_product_names: tuple[Text, ...] = ()
+    """What they are called or where they are, 10 at most."""
+
+    @property
+    def stays(self) -> bool:
+        """Whether there are, or may be, files that stay."""
+        return bool(self.files or self.problem or self.cut)
+
+    @property
+    def told(self) -> bool:
+        """Whether a person is told of them: not where there is nothing but bytecode."""
+        return self.stays or any(map(_is_worth_a_line, self.by_product_names))
+
     def text(self, run_id: str) -> str:
-        """A sentence: which host has how much where, and the command that fetches it."""
+        """A sentence: which host has how much where, the command that fetches it, and what is not
+        kept."""
+        parts = [self._kept(run_id)] if self.stays else []
+        if self.by_products:
+            files = counted(self.by_products, "by-product")
+            names = ", ".join(self.by_product_names)
+            parts.append(f"not kept: {files}, {size(self.by_product_bytes)} ({names})")
+        return f"{self.host}: {'; '.join(parts)}"
+
+    def _kept(self, run_id: str) -> str:
         fetches = f"`tfmux collect {run_id}` fetches "
         if self.problem and not self.files:
             where = f" in {self.folder}" if self.folder else ""
             return (
-                f"{self.host}: tasks may have left files there ({self.problem}); "
+                f"tasks may have left files there ({self.problem}); "
                 f"they stay there{where}, and {fetches}them"
             )
         files = counted(self.files, "new file")
@@ -361,7 +392,12 @@ class KeptResults:
         elif self.problem:
             files = f"at least {files} ({self.problem})"
         it = "it" if self.files == 1 and not self.cut else "them"
-        return f"{self.host}: {files}, {size(self.bytes)}, kept in {self.folder}; {fetches}{it}"
+        above = f" ({self.above:,} from above the workdir, in {ABOVE})" if self.above else ""
+        return f"{files}, {size(self.bytes)}, kept in {self.folder}{above}; {fetches}{it}"
+
+
+def _is_worth_a_line(by_product: str) -> bool:
+    return not by_product.startswith(("*.py", BYTECODE))
 
 
 @frozen
@@ -450,7 +486,8 @@ class RunView:
     results_missing: tuple[str, ...] = ()
     """Hosts whose results (`collect`) were not fetched, and why: sentences."""
     results_kept: tuple[KeptResults, ...] = ()
-    """Hosts on which tasks have left new files in the workdir, which stay there."""
+    """What tasks have left in the workdir of each host that was asked at the end: new files stay
+    there."""
     allocation: AllocationView | None = None
     """The allocation, where an engine such as Slurm gives the hosts."""
     stage: int = -1

@@ -345,7 +345,7 @@ class LaunchPreparation:
             program = await self._program(name)
             self._programs.pop(name, None)
             try:
-                await self._files.send(program, manifest, plan, host, progress)
+                warning = await self._files.send(program, manifest, plan, host, progress)
             finally:
                 await program.aclose()
         except HostError as error:
@@ -358,6 +358,8 @@ class LaunchPreparation:
             text = f"its files were not sent: {error.strerror or error}"
             self._shell.feed(ev.HostRefused(time.time(), name, text))
         else:
+            if warning and plan.copies(host):
+                self._shell.note(warning)
             self._shell.feed(ev.Staged(time.time(), name))
 
     def _note_progress(self, host: str, progress: Progress) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -191,6 +192,8 @@ def _unreadable(folder: RunFolder, reason: str) -> ListedRun:
     return ListedRun.of(folder, seen, f"could not be read: {reason}")
 
 
+_KEPT_SECONDS = 30 * 86400.0
+"""Time for which hosts keep what runs have left there."""
 _OF_SUMMARY = (
     "run",
     "name",
@@ -276,6 +279,30 @@ def active_runs(among: Sequence[RunFolder] | None = None) -> ActiveRuns:
     active = tuple(run for run in found if run.active)
     removed = tuple(removed_runs()) if among is None else ()
     return ActiveRuns(active, tuple(unreadable), removed)
+
+
+@frozen
+class HeldOnHost:
+    """What past runs have left on a host, as their records say."""
+
+    host: str
+    runs: int
+    bytes: int
+
+
+def held_on_hosts(folders: Sequence[RunFolder], now: float) -> list[HeldOnHost]:
+    """What past runs have left on hosts, those with the most first: not of runs whose hosts have
+    removed it by now, or had it deleted. No host is asked, and no record read but its last line."""
+    runs: Counter[str] = Counter()
+    total: Counter[str] = Counter()
+    for folder in folders:
+        end = read_end(folder.events)
+        if end is None or now - end.time > _KEPT_SECONDS:
+            continue
+        for host in end.kept.keys() - folder.freed:
+            runs[host] += 1
+            total[host] += end.kept[host]
+    return [HeldOnHost(host, runs[host], bytes_) for host, bytes_ in total.most_common()]
 
 
 def _reason(error: BaseException) -> str:

@@ -15,6 +15,7 @@ import shutil
 import stat
 import time
 import tomllib
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,6 +50,7 @@ class RunFolder:
         self.metrics = path / "metrics.jsonl"
         self._origin = path / "origin"
         self._forgotten = path / "forgotten"
+        self._freed = path / "freed"
 
     @classmethod
     def create(cls, run_id: str, text: str, cluster: ClusterModel) -> RunFolder:
@@ -200,6 +202,23 @@ class RunFolder:
             self._forgotten.touch(mode=0o600)
         else:
             self._forgotten.unlink(missing_ok=True)
+
+    @property
+    def freed(self) -> frozenset[str]:
+        """Hosts on which somebody has had deleted what they held of the run."""
+        try:
+            return frozenset(self._freed.read_text(encoding="utf-8").splitlines())
+        except (OSError, ValueError):
+            return frozenset()
+
+    def add_freed(self, hosts: Iterable[str]) -> None:
+        """Writes down that hosts hold nothing of the run any more.
+
+        Raises:
+            OSError: the disk takes nothing.
+        """
+        lines = sorted(self.freed | set(hosts))
+        self._freed.write_text("".join(f"{host}\n" for host in lines), encoding="utf-8")
 
     def launcher_pid(self) -> int | None:
         """The pid of the run's launcher process, or None where it has none.

@@ -18,7 +18,7 @@ import math
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -100,6 +100,8 @@ class Summary:
     """The chief's loss."""
     waiting: str = ""
     """Tasks or hosts that are waited for, such as `ps:0 on tf1:2222`."""
+    kept: Mapping[str, Count] = field(default_factory=dict)
+    """Bytes that its tasks have left in the workdirs of hosts."""
     time: Time = field(default=0.0, compare=False)
     """When this was recorded, in seconds since the epoch."""
     event: Literal["end"] = "end"
@@ -142,6 +144,7 @@ class Summary:
             step=seen.step,
             loss=seen.loss,
             waiting=seen.waiting,
+            kept={one.host: one.bytes for one in seen.results_kept if one.bytes},
             time=now,
         )
 

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import signal
 import sys
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from launcher.agent.folders import remove_tree
+from launcher.agent.folders import Folders, lock_file, remove_tree
+from launcher.agent.tree import keep_results
 from launcher.files.collecting import named
-from launcher.on_host.transfer import PIECE, collect
+from launcher.files.unpacking import Unpacker
+from launcher.on_host import transfer
+from launcher.on_host.pipe import LENGTH
+from launcher.on_host.transfer import ENOUGH, MORE, PIECE, collect, collect_results
 from launcher.store.runs import RunFolder
 from tests.support.budgets import soak
 from tests.support.command import Up, python_task, write
@@ -243,36 +252,123 @@ def test_results_of_this_machine_are_named_and_not_copied(tmp_path: Path) -> Non
     assert not (RunFolder.find(up.run_id).path / "collected").exists()
 
 
-def test_a_file_that_shrinks_is_named_and_spoils_nothing(tmp_path: Path) -> None:
-    """The stream keeps its size and its other members; the file that changed is named."""
+def blocks(program: Running) -> bytes:
+    """The stream of a program that collects, asked for block by block to its end."""
+    stream = b""
+    while True:
+        program.write(MORE)
+        (length,) = LENGTH.unpack(program.read(LENGTH.size))
+        if not length:
+            program.write(ENOUGH)
+            return stream
+        stream += program.read(length)
+
+
+def cut(path: Path) -> None:
+    """Leaves a file's beginning."""
+    path.write_bytes(b"short")
+
+
+def replace(path: Path) -> None:
+    """Puts a pipe in its place, which nobody writes to."""
+    path.unlink()
+    os.mkfifo(path)
+
+
+SPOILED: dict[str, tuple[Callable[[Path], None], str]] = {
+    "shrinks": (cut, "became shorter while it was read"),
+    "goes": (Path.unlink, "No such file or directory"),
+    "pipe": (replace, "is no longer a file"),
+    "link": (lambda path: (path.unlink(), path.symlink_to("/etc/passwd"))[1], "Too many levels"),
+}
+
+
+@pytest.mark.parametrize("how", SPOILED)
+def test_a_file_that_cannot_be_read_to_its_end_is_left_out_and_named(
+    tmp_path: Path, how: str
+) -> None:
+    """Given three files, when something happens to the second one after it was announced, then it
+    does not come, neither in part nor as zeros, nothing is sent in its place, and the others
+    are whole."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.mkdir()
+    target.mkdir()
     for name in ("a", "b", "c"):
-        (tmp_path / name).write_bytes(name.encode() * PIECE)
-    with Running(lambda pipe: collect(pipe, [("x", str(tmp_path))])) as program:
+        (source / name).write_bytes(name.encode() * 10 * PIECE)
+    spoil, why = SPOILED[how]
+    with Running(lambda pipe: collect(pipe, [("x", str(source))])) as program:
         announced = program.receive()
-        (tmp_path / "b").write_bytes(b"short")
-        program.write(bytes(announced["size"] // PIECE))
-        data = program.read(announced["size"])
+        spoil(source / "b")
+        stream = blocks(program)
         problems = program.receive()["problems"]
-    assert len(data) == announced["size"]
-    assert b"a" * PIECE in data and b"c" * PIECE in data
-    assert problems == [f"{tmp_path / 'b'}: became shorter while it was read"]
+    assert len(stream) < announced["size"] - 9 * PIECE
+    unpacker = Unpacker(target, announced["size"], announced["files"])
+    unpacker.feed(stream)
+    unpacker.finish()
+    unpacker.close()
+    assert unpacker.broken_off == ["x/b"]
+    assert {one.name for one in (target / "x").iterdir()} == {"a", "c"}
+    assert (target / "x/c").read_bytes() == b"c" * 10 * PIECE
+    assert len(problems) == 1 and problems[0].startswith(str(source / "b")) and why in problems[0]
 
 
-def test_a_file_that_cannot_be_read_is_not_taken_for_brought(tmp_path: Path) -> None:
-    """What comes in the place of a file that is gone has another time than the file: who collects
-    once more asks for it again."""
-    for name in ("a", "b"):
-        (tmp_path / name).write_bytes(name.encode() * PIECE)
-    with Running(lambda pipe: collect(pipe, [("x", str(tmp_path))])) as program:
+@pytest.mark.parametrize("end", ["goes", "dies"])
+def test_collecting_waits_until_the_agent_has_moved_all(
+    monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """Given an agent that moves results out of the workdir, when they are collected, then nothing
+    is announced before it has gone or died, and then everything is, wherever it lies by then."""
+    folders = Folders("run-1", "far", None, dict(os.environ))
+    folders.make()
+    work, kept = Path(folders.stage, "work"), Path(folders.results)
+    work.mkdir(parents=True)
+    kept.mkdir()
+    for name in ("moved", "left"):
+        (work / name).write_text(name)
+    watch = lock_file(folders.watch)
+    Path(folders.leaving).touch()
+    waits = threading.Event()
+    sleep = time.sleep
+    monkeypatch.setattr(transfer.time, "sleep", lambda seconds: (waits.set(), sleep(seconds)))
+    asked = {"patterns": [], "have": []}
+    with Running(lambda pipe: collect_results(pipe, folders, asked)) as program:
+        assert waits.wait(60)
+        (work / "moved").rename(kept / "moved")
+        (kept / "moved later").write_text("x")
+        if end == "goes":
+            (work / "left").rename(kept / "left")
+            folders.remove(proven=True)
+        os.close(watch)
         announced = program.receive()
-        (tmp_path / "b").unlink()
-        program.write(bytes(announced["size"] // PIECE))
-        data = program.read(announced["size"])
-        problems = program.receive()["problems"]
-    assert problems == [f"{tmp_path / 'b'}: No such file or directory"]
-    heads = [json.loads(data[m.start() : data.index(b"}", m.start()) + 1]) for m in HEAD(data)]
-    times = {head["name"]: head["mtime"] for head in heads if head["kind"] == "file"}
-    assert times["x/a"] > 0 and times["x/b"] == 0
+        assert announced["files"] == 3
+        found = {head["name"] for head in heads(blocks(program))}
+        assert found == {"left", "moved", "moved later"}
+        assert program.receive()["problems"] == []
+
+
+def test_a_file_that_moves_after_it_was_announced_comes(tmp_path: Path) -> None:
+    """Given results of a living run, when it ends between their announcement and their bytes, then
+    they come from where the agent has moved them."""
+    folders = Folders("run-1", "far", None, dict(os.environ))
+    folders.make()
+    work, kept = Path(folders.stage, "work"), Path(folders.results)
+    (work / "deep").mkdir(parents=True)
+    (work / "deep/model.pt").write_text("model")
+    asked = {"patterns": ["*.pt"], "have": []}
+    with Running(lambda pipe: collect_results(pipe, folders, asked)) as program:
+        assert program.receive()["files"] == 1
+        assert keep_results(folders.stage, folders.results)
+        assert b"model" in blocks(program)
+        assert program.receive()["problems"] == []
+    assert (kept / "deep/model.pt").exists()
+
+
+def heads(stream: bytes) -> list[dict[str, Any]]:
+    """The members of a stream of small files, without folders."""
+    found = [
+        json.loads(stream[m.start() : stream.index(b"}", m.start()) + 1]) for m in HEAD(stream)
+    ]
+    return [head for head in found if head["kind"] == "file"]
 
 
 def test_paths_with_one_name_get_numbers() -> None:

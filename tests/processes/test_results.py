@@ -38,8 +38,21 @@ os.symlink("/etc", "outside")
 os.mkfifo("pipe")
 (here / "empty").mkdir()
 """
-LEFT = {"model.ckpt", "staged.txt", "deep/er/2.ckpt", "keep.tmp", "sub/fine", "latest", "outside"}
-"""Results of that script: not what is ignored, nor what a virtual environment or a cache is."""
+LEFT = {
+    "model.ckpt",
+    "staged.txt",
+    "deep/er/2.ckpt",
+    "keep.tmp",
+    "a.tmp",
+    "build/x",
+    "own/.gitignore",
+    "own/x",
+    "sub/fine",
+    "sub/secret",
+    "latest",
+    "outside",
+}
+"""Results of that script, whatever git ignores; not its bytecode and its virtual environment."""
 
 
 def workdir(tmp_path: Path) -> Path:
@@ -122,9 +135,9 @@ def test_what_prepare_makes_is_no_result(ssh_server: SshServer, tmp_path: Path) 
 def test_what_tasks_leave_stays_on_the_host_and_is_named(
     ssh_server: SshServer, tmp_path: Path
 ) -> None:
-    """Given a task that makes and changes files, some of them ignored, when it ends, then those
-    that are not ignored stay on the host, a line says how many and where, and the next launch
-    sends nothing and finds the workdir as it is here."""
+    """Given a task that makes and changes files, some of them ignored or excluded, when it ends,
+    then all but by-products stay on the host, a line says how many and where and what does not
+    stay, and the next launch sends nothing and finds the workdir as it is here."""
     workdir(tmp_path)
     file = write(tmp_path, cluster(ssh_server, run='exclude = ["build/"]'))
     found = []
@@ -133,10 +146,11 @@ def test_what_tasks_leave_stays_on_the_host_and_is_named(
             assert up.wait() == 0, up.transcript()
         (one,) = kept(up)
         results = state(ssh_server, up.run_id) / "results"
-        assert (one["host"], one["files"], one["folder"]) == ("far", 5, str(results))
-        assert one["bytes"] == 33
+        assert (one["host"], one["files"], one["folder"]) == ("far", 10, str(results))
+        assert one["bytes"] == 74
         line = (
-            f"far: 5 new files, 33 B, kept in {results}; `tfmux collect {up.run_id}` fetches them"
+            f"far: 10 new files, 74 B, kept in {results}; `tfmux collect {up.run_id}` fetches "
+            "them; not kept: 3 by-products, 30 B (__pycache__, env)"
         )
         assert line in up.said.splitlines()
         wait_gone(results.parent)
@@ -152,15 +166,16 @@ def test_nothing_is_said_and_nothing_stays_where_tasks_leave_nothing(
 ) -> None:
     """Neither of a task that only reads, nor of one whose new files were collected."""
     workdir(tmp_path)
-    for script, run in (("", ""), (WORK, 'collect = ["*.*", "deep", "sub/fine", "latest"]')):
-        text = cluster(ssh_server, script, run + '\nexclude = ["build/"]')
+    everything = 'collect = ["*.*", "deep", "sub", "latest", "build", "own"]'
+    for script, run in (("", ""), (WORK, everything)):
+        text = cluster(ssh_server, script, run)
         with Up("up", str(write(tmp_path, text)), "--json") as up:
             assert up.wait() == 0, up.transcript()
-        assert kept(up) == [] and "new file" not in up.said
+        assert kept(up)[0]["files"] == 0 and "new file" not in up.said
         state_home = state(ssh_server, up.run_id).parent
         wait_until(partial(nothing_staged, state_home), "the agent goes")
     here = RunFolder.find(up.run_id).path / "collected/far"
-    assert files(here) >= {"model.ckpt", "staged.txt", "deep/er/2.ckpt", "keep.tmp", "fine"}
+    assert files(here) >= {"model.ckpt", "staged.txt", "deep/er/2.ckpt", "keep.tmp", "sub/fine"}
 
 
 BIG = """
@@ -284,7 +299,7 @@ HOSTILE = """
 import os, shutil, sys
 stage, (what, elsewhere) = os.path.dirname(os.getcwd()), sys.argv[1:]
 if what == "index":
-    open(stage + ".index", "w").write('{"kept": "", "made": {"/": []}, "ignored": 7}')
+    open(stage + ".index", "w").write('{"kept": "", "made": {"/": []}, "more": 7}')
 elif what == "workdir":
     shutil.rmtree("../work")
     os.symlink(elsewhere, "../work")

@@ -8,6 +8,7 @@ from typing import Any
 
 from launcher.files.unpacking import Unpacker
 from launcher.on_host.pipe import LENGTH
+from launcher.on_host.transfer import WHOLE
 
 
 def member(**head: Any) -> bytes:
@@ -22,9 +23,19 @@ def folder(name: str) -> bytes:
 
 
 def file(name: str, data: bytes = b"evil", **head: Any) -> bytes:
-    """A file with its contents."""
+    """A file with its contents, in one chunk."""
     rest = {"size": len(data), "mode": 0o644, "mtime": 1, **head}
-    return member(name=name, kind="file", **rest) + data
+    return member(name=name, kind="file", **rest) + chunk(data) + WHOLE
+
+
+def chunk(data: bytes) -> bytes:
+    """A piece of a file's contents."""
+    return LENGTH.pack(len(data)) + data if data else b""
+
+
+def block(data: bytes) -> bytes:
+    """A block of the stream, as a host sends it for each byte of the launcher."""
+    return LENGTH.pack(len(data)) + data
 
 
 END = LENGTH.pack(0)

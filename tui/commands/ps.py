@@ -9,14 +9,23 @@ import time
 from collections.abc import Iterator
 
 from launcher.printable import printable
-from launcher.quantities import clock
-from launcher.session.run_list import ActiveRuns, ListedRun, active_runs, active_runs_json
+from launcher.quantities import clock, counted, size
+from launcher.session.run_list import (
+    ActiveRuns,
+    ListedRun,
+    active_runs,
+    active_runs_json,
+    held_on_hosts,
+)
+from launcher.store.runs import RunFolder
 from tui.exits import Exit
 from tui.streams import message, write_json
 
 _TITLES = ("RUN", "CLUSTER", "PHASE", "TASKS", "HOSTS", "STARTED", "ELAPSED")
 UNSUPERVISED = "unsupervised"
 _GAP = "  "
+_TOLD_BYTES = 1024**3
+_MOST_HOSTS = 10
 
 
 def ps(arguments: argparse.Namespace) -> int:
@@ -37,7 +46,20 @@ def ps(arguments: argparse.Namespace) -> int:
         sys.stdout.write(table(found.runs, now))
     if not (found.runs or found.unreadable or found.removed):
         message("no active runs")
+    if not arguments.quiet:
+        for line in _held_lines(now):
+            message(line)
     return Exit.SUCCESS
+
+
+def _held_lines(now: float) -> Iterator[str]:
+    """What past runs have left on hosts, where it is so much that somebody should know."""
+    for one in held_on_hosts(RunFolder.all(), now)[:_MOST_HOSTS]:
+        if one.bytes >= _TOLD_BYTES:
+            runs = counted(one.runs, "ended run")
+            verb = "holds" if one.runs == 1 else "hold"
+            where = printable(one.host)
+            yield f"{runs} {verb} {size(one.bytes)} on {where}: `tfmux rm --hosts` deletes it there"
 
 
 def print_unreadable(found: ActiveRuns) -> None:

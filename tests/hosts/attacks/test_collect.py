@@ -23,12 +23,12 @@ from launcher.hosts import bootstrap
 from launcher.hosts.link import Link
 from launcher.hosts.programs import HostProgram
 from launcher.hosts.transport import Transport
-from launcher.on_host.pipe import Pipe
-from launcher.on_host.transfer import collect
+from launcher.on_host.pipe import LENGTH, Pipe
+from launcher.on_host.transfer import PIECE, collect
 from launcher.plan.run_plan import HostPlan
 from launcher.run import events as ev
 from tests.support.patience import wait_until
-from tests.support.result_streams import END, file, member, unpack
+from tests.support.result_streams import END, block, chunk, file, member, unpack
 from tests.support.short_programs import Running, message
 from tests.testbed.frozen import FreezableDisk
 
@@ -73,7 +73,7 @@ class Host:
     def lying(cls, stream: bytes, problems: object = (), **answer: Any) -> Host:
         """One whose stream, announcement and last word are these."""
         told = {"size": len(stream), "files": 0, "links": [], "absent": [], "present": 0, **answer}
-        return cls(message(told), stream, message({"problems": problems}))
+        return cls(message(told), block(stream), block(b""), message({"problems": problems}))
 
     def close(self) -> None:
         """Ends what it has begun."""
@@ -257,10 +257,12 @@ def test_a_host_that_sends_more_than_was_asked_for(tmp_path: Path) -> None:
 
     size = 1 << 40
     told = {"size": size, "files": 1, "links": [], "absent": [], "present": 0}
-    flood = [file("big", b"", size=size - 200), *[bytes(1 << 20)] * 64]
-    brought, told_here = results(Host(message(told), *flood), tmp_path)
-    assert not brought
-    assert "sent more than requested" in str(told_here[-1])
+    head = member(name="big", kind="file", size=size - 200, mode=0o644, mtime=1)
+    filled = block(chunk(bytes(PIECE - LENGTH.size)))
+    for flood in ([block(bytes(1 << 20))] * 64, [filled * 256]):
+        brought, told_here = results(Host(message(told), block(head), *flood), tmp_path)
+        assert not brought
+        assert "sent more than requested" in str(told_here[-1])
 
 
 def test_an_incomplete_copy_is_not_called_complete(tmp_path: Path) -> None:
@@ -268,7 +270,8 @@ def test_an_incomplete_copy_is_not_called_complete(tmp_path: Path) -> None:
     host's name, and each incomplete one lies in a folder called partial."""
     for _ in range(2):
         assert not results(Host.lying(file("a") + file("b"), files=3), tmp_path / "run")[0]
-    assert results(Host.lying(file("a") + END, files=1), tmp_path / "run")[0]
+    brought, told = results(Host.lying(file("a") + END, files=1), tmp_path / "run")
+    assert brought, told
     found = {one.name for one in (tmp_path / "run/collected").iterdir()}
     assert found == {"far", "far.partial", "far.partial-2"}
 

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from launcher.files.unpacking import Unpacker, UnpackError
+from launcher.files.collecting import merge
+from launcher.files.unpacking import Unpacker, UnpackError, is_whole
 from launcher.on_host.pipe import LENGTH
-from tests.support.result_streams import END, file, folder, member, unpack
+from launcher.on_host.transfer import BROKEN_OFF, WHOLE
+from tests.support.result_streams import END, chunk, file, folder, member, unpack
 
 
 @pytest.fixture
@@ -22,6 +24,11 @@ def outside(tmp_path: Path) -> Iterator[Path]:
     assert path.read_text() == "mine"
     there = {"outside", "root", "home", "source", "ssh", "run"}
     assert {one.name for one in tmp_path.iterdir()} <= there, "something was written elsewhere"
+
+
+def head(name: str, size: int) -> bytes:
+    """A file whose contents are to follow."""
+    return member(name=name, kind="file", size=size, mode=0o644, mtime=1)
 
 
 HOSTILE: dict[str, tuple[tuple[bytes, ...], int]] = {
@@ -63,6 +70,10 @@ HOSTILE: dict[str, tuple[tuple[bytes, ...], int]] = {
     "no JSON": ((LENGTH.pack(4), b"\xff\xfe\0\1", END), 0),
     "deep JSON": ((LENGTH.pack(60_000), b"[" * 60_000, END), 0),
     "a list": ((LENGTH.pack(2), b"[]", END), 0),
+    "a chunk too long": ((head("a", 4), chunk(b"evil!"), WHOLE, END), 1),
+    "chunks too long": ((head("a", 4), chunk(b"evi"), chunk(b"ls"), WHOLE, END), 1),
+    "a chunk that never comes": ((head("a", 4), LENGTH.pack(1 << 31), b"evil", END), 1),
+    "broken off twice": ((head("a", 4), BROKEN_OFF, BROKEN_OFF, END), 1),
     "a tar archive": ((b"evil".ljust(100, b"\0") + b"0000644\0" * 3 + bytes(1024),), 1),
 }
 
@@ -138,3 +149,34 @@ def test_what_stands_in_the_place_of_a_part_is_not_written_to(outside: Path, pla
     name = "folder/outside" if planted == "linked folder" else "part"
     with pytest.raises((UnpackError, OSError)):
         resume(root, file(name), END, files=1)
+
+
+def test_a_file_that_is_broken_off_is_not_there(outside: Path) -> None:
+    """Nor with zeros, nor with what had come of it now or before; the others are whole, in as many
+    chunks as they come."""
+    root = outside.parent / "root"
+    lost = head("lost", 1 << 30) + chunk(b"half") + BROKEN_OFF
+    parts = head("whole", 6) + chunk(b"abc") + chunk(b"def") + WHOLE
+    unpacker = unpack(root, lost, parts, head("never", 9), BROKEN_OFF, END, files=3, size=1 << 31)
+    assert unpacker.broken_off == ["lost", "never"]
+    assert {one.name: one.read_bytes() for one in root.iterdir()} == {"whole": b"abcdef"}
+
+
+def test_what_an_interrupted_stream_has_left_does_not_pass_for_whole(outside: Path) -> None:
+    """Given a file of which half has come, when something else is fetched, then that goes to the
+    results and the half stays where it is."""
+    root, results = outside.parent / "root", outside.parent / "run"
+    (root / "deep").mkdir(parents=True)
+    unpacker = Unpacker(root, 1 << 20, 1, resumes=True)
+    unpacker.feed(head("deep/big", 100) + chunk(b"half"))
+    unpacker.close()
+    assert not is_whole((root / "deep/big").stat())
+    resume(root, file("other", b"other"), END, files=1)
+    merge(root, results)
+    assert {str(one.relative_to(results)) for one in results.rglob("*")} == {"deep", "other"}
+    assert (root / "deep/big").stat().st_size == 4
+    rest = head("deep/big", 4)[:-1] + b', "offset": 4}'
+    rest = LENGTH.pack(len(rest) - LENGTH.size) + rest[LENGTH.size :]
+    resume(root, rest, chunk(b"rest"), WHOLE, END, files=1)
+    merge(root, results)
+    assert (results / "deep/big").read_bytes() == b"halfrest" and not root.exists()

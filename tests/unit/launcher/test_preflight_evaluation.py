@@ -24,7 +24,13 @@ from launcher.preflight import (
     evaluation,
     reachability,
 )
-from launcher.preflight.probes import AccountAnswer, ConnectAnswer, DiskSpaceAnswer, PythonAnswer
+from launcher.preflight.probes import (
+    AccountAnswer,
+    ConnectAnswer,
+    DiskSpaceAnswer,
+    HeldFrame,
+    PythonAnswer,
+)
 from launcher.preflight.repairs import setting_of
 from launcher.run.gpus import GpuProcess, GpuView
 from tests.support.cluster_texts import cluster_text
@@ -167,6 +173,38 @@ def test_disks(free: int, code: str) -> None:
     it."""
     disks = (("one", "/home/me", free, 7), ("two", "/home/me/logs", free, 7))
     assert only(evaluation.disks("h1", DiskSpaceAnswer(disks=disks, memory=(0, 0)))).code == code
+
+
+@pytest.mark.parametrize(
+    ("free", "runs", "held", "words"),
+    [
+        (50 * GB, 12, 340 * GB, "50 GB free; 12 ended runs hold 340 GB"),
+        (50 * GB, 1, 5 * GB, "50 GB free; 1 ended run holds 5.0 GB"),
+        (50 * GB, 3, 1000, "50 GB free"),
+        (9 * GB, 0, 0, "9.0 GB free (9 %) in /home/me, which holds tfmux's own folder"),
+        (9 * GB, 2, 80 * GB, "; 2 ended runs hold 80 GB"),
+    ],
+)
+def test_what_ended_runs_hold_is_told(free: int, runs: int, held: int, words: str) -> None:
+    """In the table from a gigabyte on; and where a tenth of the disk or less is free, in the
+    warning, with what frees it."""
+    disks = (("tfmux's own folder", "/home/me", free, 7), ("two", "/logs", 500 * GB, 8))
+    found = only(
+        evaluation.disks(
+            "h1",
+            DiskSpaceAnswer(
+                disks=disks,
+                memory=(0, 0),
+                size=100 * GB,
+                held=HeldFrame(runs=runs, bytes=held, cut=False),
+            ),
+        )
+    )
+    if free > 10 * GB:
+        assert found.code == "ok" and found.brief == words
+    else:
+        assert found.code == "disk-low" and words in found.sentence
+        assert ("`tfmux rm --hosts`" in found.todo) is bool(runs)
 
 
 def test_a_full_disk_leads_to_the_setting_of_its_place_if_there_is_one() -> None:

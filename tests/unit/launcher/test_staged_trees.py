@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,12 +23,12 @@ def staging(home: Path, data: bytes) -> Running:
     entry = TreeEntry("work", "a", "f", 0o644, len(data), hashlib.sha256(data).hexdigest())
 
     def work(pipe: Pipe) -> None:
-        Staging(pipe, str(home / "cache"), str(home / "1/stage"), "key").run([entry], [])
+        Staging(pipe, str(home / "cache"), str(home / "1/stage"), "key").run([entry])
 
     return Running(work)
 
 
-def launch(home: Path, run: str, files: dict[str, str], key: str = "key", rules: Any = ()) -> Path:
+def launch(home: Path, run: str, files: dict[str, str], key: str = "key") -> Path:
     """Stages the workdir of a run from these files; all launches have one cache."""
     (home / run).mkdir(exist_ok=True)
     entries, contents = [], {}
@@ -40,7 +39,7 @@ def launch(home: Path, run: str, files: dict[str, str], key: str = "key", rules:
     stage = home / run / "stage"
 
     def work(pipe: Pipe) -> None:
-        Staging(pipe, str(home / "cache"), str(stage), key).run(entries, rules)
+        Staging(pipe, str(home / "cache"), str(stage), key).run(entries)
 
     with Running(work) as program:
         for content in program.receive()["missing"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,12 @@ from launcher.agent.tree import (
     begins,
     is_wanted,
     keep_results,
+    kept_files,
     parts_of,
     pattern_of,
     workdir_files,
 )
-from launcher.cluster.patterns import IgnoreRules
-from launcher.on_host import transfer
+from launcher.on_host import prepare, transfer
 from launcher.on_host.pipe import Pipe
 from launcher.on_host.transfer import Staging, expanded
 from tests.support.short_programs import Running
@@ -27,19 +28,19 @@ from tests.support.short_programs import Running
 EMPTY = hashlib.sha256().hexdigest()
 
 
-def staged(home: Path, *ignored: str) -> Path:
-    """The stage of a run without files, with these rules of what is ignored."""
+def staged(home: Path, *names: str) -> Path:
+    """The stage of a run with these empty files."""
     stage = home / "1/stage"
     stage.parent.mkdir(parents=True)
-    rules = [("", IgnoreRules(ignored).expressions())]
+    entries = [TreeEntry("work", name, "f", 0o644, 0, EMPTY) for name in names]
 
     def work(pipe: Pipe) -> None:
-        Staging(pipe, str(home / "cache"), str(stage), "key").run([], rules)
+        Staging(pipe, str(home / "cache"), str(stage), "key").run(entries)
 
     with Running(work) as program:
         program.receive()
         assert program.receive() == {"built": True}
-    (stage / "work").mkdir()
+    (stage / "work").mkdir(exist_ok=True)
     return stage
 
 
@@ -48,35 +49,129 @@ def results(stage: Path) -> set[str]:
     return {file.inside for file in workdir_files(str(stage), []) if file.result}
 
 
-@pytest.mark.parametrize(
-    ("rules", "names", "left"),
-    [
-        (["*.log", "!keep.log"], ["a.log", "keep.log", "a.log.txt"], {"a.log.txt"}),
-        (["out/"], ["out/x", "deep/out/x", "outer"], {"outer"}),
-        (["/out"], ["out", "deep/out"], {"deep/out"}),
-        (["data/**/*.bin"], ["data/x.bin", "data/a/b/x.bin", "x.bin"], {"x.bin"}),
-        (["[a-c]?"], ["ax", "dx", "abc"], {"dx", "abc"}),
-        ([r"\#odd", "sp\\ ace", "("], ["#odd", "sp ace", "(", "()"], {"()"}),
-        (["ä*"], ["äö", "a\nb"], {"a\nb"}),
-    ],
-)
-def test_the_host_leaves_out_what_the_launcher_would(
-    home: Path, rules: list[str], names: list[str], left: set[str]
-) -> None:
-    """By the same rules, which it has as expressions: those of `exclude`, where nothing that is
-    taken back counts for the others."""
-    stage = staged(home, *rules)
+SAVED = [
+    "checkpoints/step1.pt",
+    "model.pt",
+    "lightning_logs/version_0/checkpoints/last.ckpt",
+    "lightning_logs/version_0/.gitignore",
+    "runs/Jan01/events.out.tfevents.1.host",
+    "mlruns/0/meta.yaml",
+    "wandb/.gitignore",
+    "wandb/run-1/files/output.log",
+    "outputs/2026-01-01/00-00-00/.hydra/config.yaml",
+    ".aim/run",
+    ".git/refs/dvc",
+    ".cache/huggingface/model.safetensors",
+    "out",
+    "build/lib.so",
+    "a.tmp",
+    ".ipynb_checkpoints/a.ipynb",
+    "core.123",
+    "venv/notes.txt",
+    "\udcff\udcfe.bin",
+    "a\nb",
+]
+"""What git ignores in repositories of this trade, and names that nobody expects."""
+MADE_BY_TOOLS = {
+    "deep/__pycache__/tool.cpython-311.pyc": "__pycache__",
+    "old.pyc": "*.pyc",
+    ".venv/bin/python": ".venv",
+    "env/pyvenv.cfg": "env",
+    "env/lib/site.py": "env",
+    "conda/conda-meta/history": "conda",
+    ".cache/pip/http/1": ".cache/pip",
+    "web/node_modules/a/index.js": "node_modules",
+    ".pytest_cache/v/x": ".pytest_cache",
+}
+"""By-products, and by what name each is known."""
+
+
+def put(stage: Path, names: Iterable[str]) -> None:
+    """Makes these files in the workdir, as a task does."""
     for name in names:
         (stage / "work" / name).parent.mkdir(parents=True, exist_ok=True)
-        (stage / "work" / name).write_text("x")
-    known = IgnoreRules(rules)
+        (stage / "work" / name).write_text("*")
 
-    def ignored(name: str) -> bool:
-        folders = [f"{above}/" for above in map(str, Path(name).parents) if above != "."]
-        return any(map(known.ignores, [*folders, name]))
 
-    assert {name for name in names if not ignored(name)} >= left
-    assert results(stage) == {name for name in names if not ignored(name)}
+def test_only_by_products_by_name_are_no_results(home: Path) -> None:
+    """Checkpoints and logs stay, wherever git ignores them or a tool has written `*` into a
+    `.gitignore`; bytecode, environments and caches do not, and are named."""
+    stage = staged(home)
+    put(stage, [*SAVED, *MADE_BY_TOOLS])
+    assert results(stage) == set(SAVED)
+    found = {
+        file.inside: file.by_product
+        for file in workdir_files(str(stage), [], by_products=True)
+        if not file.result
+    }
+    assert found == MADE_BY_TOOLS
+    places = type("Places", (), {"stage": str(stage), "results": "there"})
+    said = transfer.find_results(places, [], True)  # type: ignore[arg-type]
+    assert (said["files"], said["by_products"]) == (len(SAVED), len(MADE_BY_TOOLS))
+    assert said["by_product_names"] == sorted(set(MADE_BY_TOOLS.values()))
+    assert keep_results(str(stage), str(home / "1/results"))
+    kept = {file.inside for file in kept_files(str(home / "1/results"), [])}
+    assert kept == set(SAVED)
+
+
+def test_what_is_written_above_the_workdir_stays(home: Path) -> None:
+    """`../results`, `../x.pt` and `../../x` of a task lie in the run's folder: they stay with the
+    others, under names that lead nowhere, and `..` in a pattern means them."""
+    stage = staged(home)
+    (stage / "results").mkdir()
+    (stage / "results/a.pt").touch()
+    (stage / "x.pt").touch()
+    (home / "1/models").mkdir()
+    (home / "1/models/b.pt").touch()
+    (home / "1/agent.log").touch()
+    names = {
+        "above-workdir/results/a.pt",
+        "above-workdir/x.pt",
+        "above-workdir/above-workdir/models/b.pt",
+    }
+    assert results(stage) == names
+    assert keep_results(str(stage), str(home / "1/results"))
+    assert {file.inside for file in kept_files(str(home / "1/results"), [])} == names
+    assert is_wanted(parts_of("above-workdir/results/a.pt"), parts_of("../results"))
+
+
+def test_links_holes_and_closed_files_stay_as_they_are(home: Path) -> None:
+    """Two names of one file, a hole of a terabyte, a link to a directory elsewhere, a file that
+    nobody may read: each is moved, not copied."""
+    stage = staged(home, "sent.txt")
+    work, kept = stage / "work", home / "1/results"
+    put(stage, ["step5.pt", "closed"])
+    (work / "latest.pt").hardlink_to(work / "step5.pt")
+    with open(work / "sparse", "wb") as file:
+        file.truncate(1 << 40)
+    (work / "scratch").symlink_to("/scratch/me")
+    (work / "closed").chmod(0)
+    with open(work / "sent.txt", "r+") as file:
+        file.write("x")
+    assert keep_results(str(stage), str(kept))
+    assert os.path.samefile(kept / "latest.pt", kept / "step5.pt")
+    assert (kept / "sparse").stat().st_blocks == 0 and (kept / "sent.txt").read_text() == "x"
+    assert os.readlink(kept / "scratch") == "/scratch/me" and (kept / "closed").exists()
+
+
+def test_a_clock_that_is_set_back_makes_no_result_invisible(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a workdir whose `prepare` lines have ended, when a task saves files whose times all lie
+    before that, then these are results, and what the lines have made is not."""
+    stage = staged(home, "sent.txt", "same.txt")
+    put(stage, ["built/lib.so", "built/count"])
+    with monkeypatch.context() as patch:
+        patch.chdir(stage / "work")
+        prepare.mark_prepared()
+    put(stage, ["model.pt", "sent.txt"])
+    with open(stage / "work/built/count", "a") as file:
+        file.write("2")
+    prepared = stage.with_name("stage.prepared")
+    said = prepared.read_bytes()
+    prepared.unlink()
+    prepared.write_bytes(said)  # its times are later now than those of all results
+    assert results(stage) == {"model.pt", "sent.txt", "built/count"}
 
 
 @pytest.mark.parametrize(
@@ -117,22 +212,6 @@ def test_what_a_pattern_has_brought_is_what_is_not_kept(home: Path, pattern: str
     assert kept == set(names) - below
 
 
-def test_a_folder_that_is_no_result_by_its_own_words(home: Path) -> None:
-    """Caches that say so, and virtual environments; not a folder that ignores something else, nor
-    one that asks for it by a link."""
-    stage = staged(home)
-    for name, text in {"c": "# made by a tool\n*\n", "d": "*.x\n", "e": "*\n!f\n"}.items():
-        (stage / "work" / name).mkdir()
-        (stage / "work" / name / "f").touch()
-        (stage / "work" / name / ".gitignore").write_text(text)
-    (stage / "work/v/conda-meta").mkdir(parents=True)
-    (stage / "work/v/f").touch()
-    (stage / "work/l").mkdir()
-    (stage / "work/l/f").touch()
-    (stage / "work/l/.gitignore").symlink_to("../c/.gitignore")
-    assert results(stage) == {"d/f", "d/.gitignore", "e/f", "e/.gitignore", "l/f", "l/.gitignore"}
-
-
 def test_what_cannot_be_moved_stays_where_it_is(home: Path) -> None:
     """Nothing is thrown away, and the other files have moved."""
     stage, kept = staged(home), home / "1/results"
@@ -160,11 +239,13 @@ def test_a_huge_workdir_is_not_looked_through_for_long(
 
 def test_results_of_runs_that_are_long_over_are_removed(home: Path) -> None:
     """With the folder of the run; not those of a run that has ended lately, nor the workdir of one
-    that goes on, however old it is."""
-    for name, age in (("old", 0), ("new", None), ("lives", 0), ("left", 0)):
-        folder = home / f"{name}.far" / ("stage" if name in ("lives", "left") else "results")
+    that goes on, however old it is, but that of one whose agent could not move them (`stuck`)."""
+    for name, age in (("old", 0), ("new", None), ("lives", 0), ("left", 0), ("stuck", 0)):
+        folder = home / f"{name}.far" / ("results" if name in ("old", "new") else "stage")
         (folder / "deep").mkdir(parents=True)
         (folder / "deep/file").touch()
+        if name in ("lives", "left"):
+            (folder.parent / "began").touch()
         if name == "left":
             (folder.parent / "exit").write_text(json.dumps({}))
             os.utime(folder.parent / "exit", (0, 0))
@@ -174,28 +255,15 @@ def test_results_of_runs_that_are_long_over_are_removed(home: Path) -> None:
     assert not (home / "old.far").exists()
     assert (home / "new.far/results/deep/file").exists()
     assert (home / "lives.far/stage/deep/file").exists()
-    assert not (home / "left.far/stage").exists()
+    assert not (home / "left.far/stage").exists() and not (home / "stuck.far/stage").exists()
 
 
-def test_a_changed_file_that_was_copied_is_a_result_whatever_ignores_it(home: Path) -> None:
-    """Git tracks it, or it is in `data`: whoever had it copied means it. What is new beside it is
-    as ignored as it is elsewhere."""
-    stage = home / "1/stage"
-    stage.parent.mkdir(parents=True)
-    names = ["data/deep/a", "data/b", "tracked.log"]
-    entries = [TreeEntry("work", name, "f", 0o644, 0, EMPTY) for name in names]
-    rules = [("", IgnoreRules(["data/", "*.log"]).expressions())]
-
-    def work(pipe: Pipe) -> None:
-        Staging(pipe, str(home / "cache"), str(stage), "key").run(entries, rules)
-
-    with Running(work) as program:
-        program.receive()
-        assert program.receive() == {"built": True}
+def test_a_changed_file_that_was_copied_is_a_result_whatever_its_name(home: Path) -> None:
+    """Whoever had a file of an environment copied means it; what is new beside it is as much a
+    by-product as it is elsewhere."""
+    stage = staged(home, "env/pyvenv.cfg", "env/a", "env/b", "old.pyc")
     assert results(stage) == set()
-    for name in ["data/deep/a", "data/deep/new", "data/other/new", "tracked.log", "new.log"]:
-        (stage / "work" / name).parent.mkdir(exist_ok=True)
-        (stage / "work" / name).write_text("changed")
-    assert results(stage) == {"data/deep/a", "tracked.log"}
+    put(stage, ["env/a", "env/new", "env/other/new", "old.pyc", "new.pyc"])
+    assert results(stage) == {"env/a", "old.pyc"}
     assert keep_results(str(stage), str(home / "1/results"))
-    assert not (stage / "work/data/deep/a").exists() and (stage / "work/data/b").exists()
+    assert not (stage / "work/env/a").exists() and (stage / "work/env/b").exists()
