@@ -139,6 +139,21 @@ def other_files(plan: Plan, host: HostPlan, copied: Copied) -> Iterator[tuple[Ta
                 yield task.id, why
 
 
+def above_workdir(plan: Plan, host: HostPlan) -> Iterator[tuple[TaskId, str]]:
+    """Yields each path above the copied workdir that words of a command, a variable or `setup`
+    name, such as `../results`, with the first task that does."""
+    known: set[str] = set()
+    for task in plan.on_host(host.name) if plan.copies(host) else ():
+        if task.directory or MOVES.search(task.setup):
+            continue
+        for word in (*task.argv, task.setup, *task.env.values()):
+            for part in _parts(word):
+                path = posixpath.normpath(part)
+                if (path == ".." or path.startswith("../")) and path not in known:
+                    known.add(path)
+                    yield task.id, path
+
+
 def _find_module(
     folder: str, parts: Sequence[str], copied: Copied
 ) -> tuple[list[Listed], str, str]:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, Iterator
 
 from ..agent import tree
-from ..agent.folders import OWN, Folders, boot_id, lock_within, remove_tree
+from ..agent.folders import ABOVE, OWN, Folders, boot_id, lock_within, remove_tree
 
 _STEPS = 500
 """Files between two looks at the clock."""
@@ -55,6 +55,7 @@ def own(folders: Folders) -> dict[str, Any]:
     return {
         "files": len(names),
         "bytes": sum(names.values()),
+        "above": sum(name.startswith(f"{ABOVE}/") for name in names),
         "folder": folders.results if moved else os.path.join(folders.stage, tree.WORK),
         "problem": problem,
     }

@@ -17,7 +17,7 @@ from ..cluster.file_model import ClusterModel
 from ..cluster.roles import Role
 from ..errors import HostError
 from ..files.listing import Copied, LeftOut
-from ..files.needed import left_out_note, other_files
+from ..files.needed import above_workdir, left_out_note, other_files
 from ..files.tensorflow_1 import version_1_scripts
 from ..files.trees import CopiedFiles
 from ..hosts.frames import GpusAnswer, PortOwner
@@ -26,6 +26,7 @@ from ..plan.environment import gpu_shortage
 from ..plan.foreground import background_problem
 from ..plan.run_plan import HostPlan, Plan, cannot_run
 from ..plan.shell_text import ShellText, shell_texts
+from ..printable import printable
 from ..quantities import age, counted, size
 from ..run.gpus import GpuView, holders
 from .findings import HOST_FAILURES, Check, Finding, Severity, blocking, passed, warning
@@ -230,6 +231,20 @@ async def copies(
         if why not in files.told:
             files.told.add(why)
             yield file_left_out(name, task, why)
+    for task, path in list(above_workdir(plan, host))[:MOST_FILES]:
+        if (path, "above") not in files.told:
+            files.told.add((path, "above"))
+            yield path_above(name, task, path)
+
+
+def path_above(host: str, task: TaskId, path: str) -> Finding:
+    """Reports a path above the copied workdir."""
+    sentence = (
+        f"{task} names {printable(path)}, which is above the workdir: on {host} it is in the run's "
+        "folder, nothing is copied there, and what is written there stays on the host"
+    )
+    todo = "write below the workdir, or name a directory of the host by its whole path"
+    return warning(Check.FILES, "above-workdir", host, "above workdir", sentence, todo)
 
 
 def refused(host: str, why: str) -> Finding:

@@ -72,7 +72,9 @@ def _results(folder: RunFolder, ask: PromptHandler | None) -> Iterator[str]:
     for host in sorted(kept.keys() | said.keys()):
         one, now = kept.get(host, KeptResults(host)), said.get(host)
         if isinstance(now, HeldAnswer):
-            one = KeptResults(host, now.files, now.bytes, now.folder, problem=now.problem)
+            one = KeptResults(
+                host, now.files, now.bytes, now.folder, problem=now.problem, above=now.above
+            )
         elif now is not None and not one.stays:
             one = replace(one, problem=f"it cannot be asked: {now}")
         brought = _Results.below(collected / Path(host).name)

@@ -56,6 +56,7 @@ class HeldAnswer(Answer):
     WHAT = "own"
     files: Count
     bytes: Count
+    above: Count
     folder: Text
     problem: Text
 
