@@ -130,7 +130,7 @@ class HeldRun:
 
     run: StoredRun
     hosts: tuple[HostPlan, ...]
-    """Those that hold something, or may."""
+    """Hosts that hold something, or may."""
     text: tuple[str, ...]
     """A sentence about each."""
     unreachable: tuple[str, ...]

@@ -35,7 +35,7 @@ def run(
 
 
 def test_only_runs_that_have_ended_are_counted(home: Path) -> None:
-    """Those that have gone, those that their lease has ended, and those of another boot; not those
+    """Runs that have gone, those that their lease has ended, and those of another boot; not those
     that live, here or on another host of the same home, nor the run itself."""
     mine = folders(home)
     Path(mine.results).mkdir(parents=True)
