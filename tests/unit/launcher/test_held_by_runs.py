@@ -71,7 +71,7 @@ def test_a_run_is_asked_for_what_it_holds_wherever_it_lies(home: Path) -> None:
 
 
 def test_freeing_leaves_the_proof_of_the_end_and_a_living_run(home: Path) -> None:
-    """What tells later agents whether something may live stays; a run with an agent is left alone."""
+    """What tells later agents whether something may live stays; a run with an agent is left."""
     one = run(home, 1, 10, began=f"{boot_id()} x")
     watch = lock_file(one.watch)
     assert "still there" in free(one)["why"] and own(one)["files"] == 1
