@@ -20,7 +20,6 @@ from launcher.agent.folders import Folders, lock_file, remove_tree
 from launcher.agent.tree import keep_results
 from launcher.files.collecting import named
 from launcher.files.unpacking import Unpacker
-from launcher.on_host import transfer
 from launcher.on_host.pipe import LENGTH
 from launcher.on_host.transfer import ENOUGH, MORE, PIECE, collect, collect_results
 from launcher.store.runs import RunFolder
@@ -275,11 +274,17 @@ def replace(path: Path) -> None:
     os.mkfifo(path)
 
 
+def link(path: Path) -> None:
+    """Puts a link to another file in its place."""
+    path.unlink()
+    path.symlink_to("/etc/passwd")
+
+
 SPOILED: dict[str, tuple[Callable[[Path], None], str]] = {
     "shrinks": (cut, "became shorter while it was read"),
     "goes": (Path.unlink, "No such file or directory"),
     "pipe": (replace, "is no longer a file"),
-    "link": (lambda path: (path.unlink(), path.symlink_to("/etc/passwd"))[1], "Too many levels"),
+    "link": (link, "Too many levels"),
 }
 
 
@@ -329,8 +334,13 @@ def test_collecting_waits_until_the_agent_has_moved_all(
     Path(folders.leaving).touch()
     waits = threading.Event()
     sleep = time.sleep
-    monkeypatch.setattr(transfer.time, "sleep", lambda seconds: (waits.set(), sleep(seconds)))
-    asked = {"patterns": [], "have": []}
+
+    def wait(seconds: float) -> None:
+        waits.set()
+        sleep(seconds)
+
+    monkeypatch.setattr("launcher.on_host.transfer.time.sleep", wait)
+    asked: dict[str, Any] = {"patterns": [], "have": []}
     with Running(lambda pipe: collect_results(pipe, folders, asked)) as program:
         assert waits.wait(60)
         (work / "moved").rename(kept / "moved")
