@@ -25,7 +25,7 @@ from typing import Any
 from bench.report import ROUNDS, loaded, table
 
 ROOT = Path(__file__).resolve().parent.parent
-NAMES = ("start", "idle", "screens", "flood", "kill", "trainer", "scale")
+NAMES = ("start", "idle", "screens", "flood", "kill", "looks", "trainer", "scale")
 """In the order of their figures."""
 SHOWN = (
     "first paint",

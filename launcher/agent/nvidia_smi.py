@@ -12,15 +12,13 @@ import re
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Iterable, Mapping, NamedTuple
+from typing import Iterable, Mapping, NamedTuple
 
+from .asked import AskedProgram
 from .kernel_log import XidErrors, bus_in
 from .processes import Process, arguments, path_of, read_process
 from .threads import start_thread
 from .wire import MOST_GPU_PROCESSES, MOST_GPUS, TASK_NAME, Json
-
-if TYPE_CHECKING:
-    import subprocess
 
 _THROTTLE, _THROTTLE_RENAMED = "clocks_throttle_reasons.active", "clocks_event_reasons.active"
 _THROTTLE_BITS = (
@@ -42,7 +40,6 @@ _FIELDS = (
 _PROCESS_FIELDS = ("gpu_uuid", "pid", "used_gpu_memory", "process_name")
 # Patterns, compiled where there are GPUs: an agent starts on each host of a launch.
 _UNKNOWN_FIELD = r'Field "([\w.]{1,64})" is not a valid field'
-_MOST_BYTES = 1 << 20
 _MOST_LINE = 1000
 _MOST_TEXT = 200
 _MOST_COMMAND = 300
@@ -98,7 +95,7 @@ class NvidiaSmi:
         self._thread: threading.Thread | None = None
         self._asked_at = self._ask_at = 0.0
         self._closed = False
-        self._processes: set[subprocess.Popen[bytes]] = set()
+        self._asked: set[AskedProgram] = set()
         self._fields: tuple[str, ...] = _FIELDS
         self._buses: dict[str, Json] = {}
         """The last row of each GPU that was ever listed, by its place on the bus."""
@@ -145,8 +142,8 @@ class NvidiaSmi:
     def close(self) -> None:
         """Ends the programs that threads wait for; none is started from now on."""
         self._closed = True
-        for process in tuple(self._processes):
-            process.kill()
+        for asked in tuple(self._asked):
+            asked.kill()
 
     # --- on threads -----------------------------------------------------------------------
 
@@ -248,49 +245,19 @@ class NvidiaSmi:
         program = "" if self._closed else path_of("nvidia-smi")
         if not program:
             return 0, ""
-        import subprocess  # here and not above: most hosts have no GPU, and it takes 4 ms
-
-        process = subprocess.Popen(
-            [program, *words],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            cwd="/",
-        )
-        self._processes.add(process)
-        if self._closed:
-            process.kill()
+        asked = AskedProgram([program, *words], errors=False)
+        self._asked.add(asked)
         try:
-            out = _output(process, until)
-            if out is None or len(out) >= _MOST_BYTES:
-                process.kill()
-            if out is None:
-                return None
-            return process.wait(), out.decode(errors="replace")
+            if self._closed:
+                asked.kill()
+            said = asked.answer(until)
         finally:
-            self._processes.discard(process)
+            self._asked.discard(asked)
+        return None if said is None else (said.status, said.out.decode(errors="replace"))
 
 
 def _query(what: str, fields: Iterable[str]) -> tuple[str, str]:
     return f"--query-{what}={','.join(fields)}", "--format=csv,noheader,nounits"
-
-
-def _output(process: subprocess.Popen[bytes], until: float | None) -> bytes | None:
-    """What a program prints, up to a bound; None when it did not end in time."""
-    import select
-
-    assert process.stdout is not None
-    data = b""
-    with process.stdout as pipe:
-        while len(data) < _MOST_BYTES:
-            wait = None if until is None else max(0.0, until - time.monotonic())
-            if not select.select([pipe], [], [], wait)[0]:
-                return None
-            more = os.read(pipe.fileno(), 65536)
-            if not more:
-                break
-            data += more
-    return data
 
 
 def _lines(text: str) -> list[str]:

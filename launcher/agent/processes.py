@@ -18,7 +18,7 @@ import stat
 import time
 from contextlib import suppress
 from itertools import islice
-from typing import Callable, Iterable, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Container, Iterable, NamedTuple, Optional, Sequence, Tuple
 
 from .threads import start_thread
 
@@ -520,6 +520,7 @@ _AHEAD = 32
 _WINDOW = 2048
 _SCAN_SECONDS = 0.02
 _SCAN_SECONDS_MOST = 0.3
+_END_PAUSE = 0.005
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -582,6 +583,30 @@ def is_child(pid: int) -> bool:
     except ChildProcessError:
         return False
     return True
+
+
+def waits_to_be_reaped(pid: int) -> bool:
+    """Whether a child of the calling thread has ended, or is none any more."""
+    try:
+        return os.waitid(os.P_PID, pid, _LOOK) is not None
+    except ChildProcessError:
+        return True
+
+
+def end_children(known: Container[int], seconds: float) -> None:
+    """Kills and reaps all children but the `known` ones, and what falls to this process then. To be
+    called by a subreaper's only thread; those that cannot be ended in time are left."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        strangers = [pid for pid in _children() if pid not in known]
+        if not strangers:
+            return
+        for pid in strangers:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        time.sleep(_END_PAUSE)
 
 
 class Killer:

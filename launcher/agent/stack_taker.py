@@ -352,28 +352,20 @@ def _ask_py_spy(reports: list[ProcessReport], until: float) -> None:
     program = _py_spy() if pythons else None
     if program is None:
         return
-    import subprocess  # here and not above: most hosts do not have it
+    from .asked import AskedProgram  # here and not above: most hosts do not have it
 
     running = []
     for report in pythons:
         words = [program, "dump", "--nonblocking", "--pid", str(report.process.pid)]
         with suppress(OSError):
-            started = subprocess.Popen(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-            )
-            running.append((report, started))
-    for report, started in running:
-        try:
-            said, wrong = started.communicate(timeout=max(0.05, until - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            started.kill()
-            started.communicate()
+            running.append((report, AskedProgram(words)))
+    for report, asked in running:
+        answer = asked.answer(max(time.monotonic() + 0.05, until), _MOST_DUMP)
+        if answer is None:
             report.note = report.note or "py-spy did not answer in time"
             continue
-        threads = parse_py_spy(said[:_MOST_DUMP].decode(errors="replace"), report.process.pid)
+        said, wrong = answer.out, answer.errors
+        threads = parse_py_spy(said.decode(errors="replace"), report.process.pid)
         if threads:
             report.threads, report.way, report.note = threads, "py-spy", ""
         elif wrong.strip():

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from typing import Sequence
+
+from ..agent.asked import ask_program
 
 _LDD_SECONDS = 10.0
 _LIBRARY = re.compile(r"\s*(?:\S*/)?(libp?mpi(?:ch)?(?:_\w+|fort\w*|cxx)?(?:-\w+)?\.so[\w.]*)\b")
@@ -16,17 +17,12 @@ def mpi_library(path: str) -> str:
     """The MPI library that a program, or a library of its, is linked with; empty if none, or where
     there is no `ldd`. Nothing of the program is run but the loader."""
     try:
-        done = subprocess.run(
-            ["ldd", path],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=_LDD_SECONDS,
-            env={**os.environ, "LC_ALL": "C"},
-        )
-    except (OSError, ValueError, subprocess.TimeoutExpired):
+        said = ask_program(["ldd", path], _LDD_SECONDS, {**os.environ, "LC_ALL": "C"}, os.getcwd())
+    except (OSError, ValueError):
         return ""
-    for line in done.stdout.decode(errors="replace").splitlines()[:2000]:
+    for line in (
+        b"".join(() if said is None else said[1:2]).decode(errors="replace").splitlines()[:2000]
+    ):
         found = _LIBRARY.match(line)
         if found:
             return found.group(1)[:80]

@@ -13,12 +13,12 @@ import pwd
 import re
 import shutil
 import stat
-import subprocess
 import time
 from contextlib import suppress
 from typing import Any, Callable, Dict, Iterator, Mapping, Sequence
 
 from ..agent import ports, processes
+from ..agent.asked import ask_program
 from ..agent.folders import Folders
 from ..agent.nvidia_smi import NvidiaSmi
 from ..agent.stats import memory
@@ -149,9 +149,11 @@ def pythons(asked: Question) -> Said:
         tried += 1
         argv = (program, "-c", _OFFERED, module)
         try:
-            done = _run(argv, seconds, dict(os.environ), cwd="/")
-            version, has = json.loads(done.stdout.decode().strip().splitlines()[-1])
-        except (OSError, ValueError, IndexError, subprocess.TimeoutExpired):
+            said = ask_program(argv, seconds)
+            if said is None:
+                continue
+            version, has = json.loads(said.out.decode().strip().splitlines()[-1])
+        except (OSError, ValueError, IndexError):
             continue
         if has is True:
             found.append((program, str(version)))
@@ -243,36 +245,16 @@ def _last_line(argv: Sequence[str], env: Mapping[str, str], cwd: str) -> tuple[s
     environ = {key: value for key, value in os.environ.items() if key != "TFMUX_AGENT"}
     environ.update(_with_home(env))
     try:
-        done = _run(argv, PROGRAM_SECONDS, environ, cwd=os.path.expanduser(cwd))
+        said = ask_program(argv, PROGRAM_SECONDS, environ, os.path.expanduser(cwd))
     except OSError as error:  # of the program or of the directory
         return "", f"{error.filename or argv[0]}: {error.strerror}"
-    except subprocess.TimeoutExpired:
+    if said is None:
         return "", f"it did not answer in {PROGRAM_SECONDS:.0f} s"
-    lines = done.stdout.decode(errors="replace").strip().splitlines()
-    if done.returncode == 0 and lines:
+    lines = said.out.decode(errors="replace").strip().splitlines()
+    if said.status == 0 and lines:
         return lines[-1], ""
-    errors = done.stderr.decode(errors="replace").strip().splitlines()
+    errors = said.errors.decode(errors="replace").strip().splitlines()
     return "", errors[-1][:300] if errors else "it printed nothing"
-
-
-def _run(
-    argv: Sequence[str], seconds: float, env: Mapping[str, str], cwd: str
-) -> subprocess.CompletedProcess[bytes]:
-    """Runs a program. One that does not end in time is killed; what it has started ends with the
-    session of this question's process.
-
-    Raises:
-        OSError: it cannot be started.
-        subprocess.TimeoutExpired: it did not end in time.
-    """
-    nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
-    child = subprocess.Popen(argv, stdin=nothing, stdout=pipe, stderr=pipe, env=env, cwd=cwd)
-    try:
-        out, errors = child.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        raise
-    return subprocess.CompletedProcess(argv, child.returncode, out, errors)
 
 
 def disk_space(folders: Folders, paths: Sequence[str]) -> Said:

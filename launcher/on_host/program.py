@@ -15,11 +15,14 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ..agent.folders import FolderError, Folders
+from ..agent.processes import become_subreaper, end_children
 from ..agent.signals import block_signals
 from ..agent.threads import error_text
 from .pipe import CHUNK, Pipe, PipeEnded, write_all
 
 _UNLINK_SECONDS = 2.0
+_END_SECONDS = 0.5
+"""Time for what cannot be ended: it waits for a disk, in the kernel."""
 _LOOK = 0.02
 
 
@@ -28,6 +31,7 @@ def main(config: dict[str, Any]) -> None:
     (`lease`) the seconds of silence after which the launcher is taken for dead; for a run its
     agent decides, but for one that may be over (`alone`)."""
     block_signals()
+    become_subreaper()
     try:
         folders = Folders(config["run"], config["host"], None, dict(os.environ))
         if config["lease"]:  # nobody else tries whether there can be a run
@@ -159,6 +163,7 @@ class Questions:
         """The child: answers and ends."""
         try:
             os.setsid()
+            become_subreaper()
             null = os.open(os.devnull, os.O_RDWR)
             os.dup2(null, self._pipe.source)
             os.dup2(null, 1)
@@ -170,6 +175,7 @@ class Questions:
                 said = probe.ANSWERS[asked["what"]](asked, self._folders)
             except Exception as error:  # whatever it is, the launcher waits for an answer
                 said = {"error": error_text(error)}
+            end_children((), _END_SECONDS)  # what programs that it asked have left
             write_all(sink, json.dumps(said).encode())
         finally:
             os._exit(0)
@@ -194,7 +200,7 @@ class Questions:
             os.kill(child.pid, signal.SIGKILL)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(child.pid, signal.SIGKILL)
-        with suppress(ChildProcessError):
-            os.waitpid(child.pid, os.WNOHANG)  # one that hangs on a disk does not end
         del self._children[child.source]
         os.close(child.source)
+        # What it has asked falls to this process, when it has ended itself.
+        end_children({each.pid for each in self._children.values()}, _END_SECONDS)

@@ -285,6 +285,8 @@ class TaskExited(Event):
     """When its process ended, as its host has seen it; its last output may have come later."""
     out_of_memory: bool = False
     """The kernel has killed it for lack of memory."""
+    misses_peer: bool = False
+    """Its last lines say that another task is at fault."""
 
 
 @frozen

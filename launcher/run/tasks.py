@@ -23,7 +23,6 @@ from .instructions import (
     StartTask,
     WatchSilence,
 )
-from .last_words import misses_a_peer
 from .restart import RestartOfAll
 from .shutdown import Shutdown
 from .snapshot import AttemptStart, HostReceipt, TaskView
@@ -353,7 +352,7 @@ class Tasks:
                 data.update_task(task, state=TaskState.STOPPED)
                 return self._check_end()
             case Intent.FAIL | Intent.RAISED:
-                return self._failed(task, data.tasks[task].reason, event.tail)
+                return self._failed(task, data.tasks[task].reason, event.tail, event.misses_peer)
             case Intent.KILL:
                 data.update_task(task, state=TaskState.KILLED)
                 if data.plan.task(task).role in (Role.PS, Role.CHIEF, Role.PREPARE):
@@ -367,26 +366,38 @@ class Tasks:
             asked = event.stopped_why or _ASKED[event.stopped_by]
             data.update_task(task, reason=asked)
             return self._failed(
-                task, f"{how}, ended from outside: {asked}", event.tail, outside=True
+                task,
+                f"{how}, ended from outside: {asked}",
+                event.tail,
+                event.misses_peer,
+                outside=True,
             )
         if event.status == 0:
             left = event.left if data.plan.task(task).in_cluster else None
             if left is not None and left.text:
                 data.update_task(task, left=left, reason=left.text)
                 if left.is_the_work:
-                    return self._failed(task, f"exit 0, {left.text}", event.tail)
+                    return self._failed(task, f"exit 0, {left.text}", event.tail, event.misses_peer)
                 data.note(f"{task} on {view.host} {left.text}")
             data.update_task(task, state=TaskState.EXITED)
             return self._after_end()
         if event.status is None and event.signal is None:
             how = "ended unseen"
             reason = reason or data.host_records[view.host].previous_agent_exit
-        return self._failed(task, f"{how}{f', {reason}' if reason else ''}", event.tail)
+        how = f"{how}{f', {reason}' if reason else ''}"
+        return self._failed(task, how, event.tail, event.misses_peer)
 
     def _failed(
-        self, task: TaskId, how: str, tail: tuple[str, ...], *, outside: bool = False
+        self,
+        task: TaskId,
+        how: str,
+        tail: tuple[str, ...],
+        misses_peer: bool = False,
+        *,
+        outside: bool = False,
     ) -> list[Instruction]:
-        """An attempt has not done its work; `outside`: it was ended from outside of the run."""
+        """An attempt has not done its work. `misses_peer`: it says that another task is at fault;
+        `outside`: it was ended from outside of the run."""
         data = self._data
         view, plan, settings = data.tasks[task], data.plan.task(task), data.plan.settings
         killing, ended = data.phase is RunPhase.KILLING, view.ended or data.now
@@ -401,7 +412,7 @@ class Tasks:
             self._restart.begin(task, how, tail)
             if data.phase not in AT_WORK:
                 return []
-            return self._look_first(task, tail) or self._restart.end_attempt()
+            return self._look_first(task, misses_peer) or self._restart.end_attempt()
         may_restart = settings.on_failure is OnFailure.RESTART and view.intent is not Intent.FAIL
         if may_restart and not data.end_decided and view.attempt <= plan.max_restarts:
             attempt = view.attempt
@@ -427,21 +438,21 @@ class Tasks:
             return self._after_end()
         if outside:
             return self._shutdown.kill_all(Cause.OUTSIDE)
-        if data.looked_for is not None and misses_a_peer(tail):
+        if data.looked_for is not None and misses_peer:
             return []  # other victims fail at the same moment
-        if look := self._look_first(task, tail):
+        if look := self._look_first(task, misses_peer):
             data.update_run(cause=Cause.FAILURE)
             return look
         return self._shutdown.kill_all(Cause.FAILURE)
 
-    def _look_first(self, task: TaskId, tail: tuple[str, ...]) -> list[Instruction]:
+    def _look_first(self, task: TaskId, misses_peer: bool) -> list[Instruction]:
         """Has the others looked at where a failed task says that one of them is at fault: where
         that is, nobody can see when all have been ended. Any other failure, a person or the time
         limit end the wait. Before the run is at work nobody looks: whoever takes it up waits for
         hosts."""
         if self._data.looked_for or self._data.phase not in AT_WORK:
             return []
-        if not (misses_a_peer(tail) and self._others_live(task)):
+        if not (misses_peer and self._others_live(task)):
             return []
         self._data.looked_for = task
         return [LookAtOthers(task), SetTimer(ev.LookTimeout(task), LOOK_SECONDS)]
@@ -450,7 +461,7 @@ class Tasks:
         """A task has ended while the others are looked at before all start again: with a failure of
         its own nothing is waited for."""
         waits = self._data.looked_for is not None and self._data.phase in AT_WORK
-        own = event.status != 0 and not misses_a_peer(event.tail)
+        own = event.status != 0 and not event.misses_peer
         return self._restart.end_attempt() if waits and own else []
 
     def _others_live(self, task: TaskId) -> bool:

@@ -14,8 +14,9 @@ from ..errors import AgentError
 from ..hosts.frames import GpusQuestion
 from ..ids import TaskId
 from ..plan.environment import VISIBLE
-from ..run.gpus import GpuView, gpu_memory, gpu_sample, holders
+from ..run.gpus import GpuView, gpu_memory, gpu_sample
 from ..run.snapshot import TaskView
+from .looks import GpuSentences, Look
 
 if TYPE_CHECKING:
     from .run_shell import RunShell
@@ -38,6 +39,8 @@ class GpuWatch:
         self._recorded: dict[str, tuple[float, tuple[object, ...]]] = {}
         """When each host was recorded with its GPUs last, and what was known of them then."""
         self._said: set[str] = set()
+        self._told: set[tuple[object, ...]] = set()
+        """Troubles of GPUs about which somebody has been asked."""
         self._with_task: dict[TaskId, tuple[GpuView, ...]] = {}
         """GPUs of the last look that found a process of the task on one of them."""
         self._compared: set[str] = set()
@@ -50,18 +53,19 @@ class GpuWatch:
 
     def seen(self, host: str, told: Sequence[GpuView], problem: str) -> None:
         """Takes what an agent says of a host's GPUs."""
+        with self._shell.bulkhead.around(Look.GPUS):
+            self._see(host, told, problem)
+
+    def _see(self, host: str, told: Sequence[GpuView], problem: str) -> None:
         now = time.time()
         gpus = self._views(host, told, now)
         self._data.update_host(host, gpus=gpus, gpu_problem=problem)
         if not gpus:
             return
         self._shell.record(gpu_sample(host, gpus, now))
-        self._note_held(host, gpus)
+        self._look_for_sentences(host, gpus)
         for task in gpu_memory(gpus):
             self._with_task[task] = gpus
-        for gpu in gpus:
-            if gpu.fault:
-                self._say(f"{host}: {gpu.fault}")
         facts = tuple(map(_facts, gpus))
         recorded_at, recorded = self._recorded.get(host, (0.0, ()))
         if facts != recorded and now - recorded_at >= _RECORD_SECONDS:
@@ -106,18 +110,26 @@ class GpuWatch:
             for gpu in own
         )
 
-    def _note_held(self, host: str, gpus: Sequence[GpuView]) -> None:
-        """Says once who holds GPUs that the plan gives away, as `check` does before a launch."""
+    def _look_for_sentences(self, host: str, gpus: tuple[GpuView, ...]) -> None:
+        """Has said, once, which GPUs fail, and who holds those that the plan gives away, as `check`
+        does before a launch."""
         tasks = [task for task in self._data.tasks.values() if task.host == host]
-        names = {name for task in tasks for name in task.gpus}
-        if not names or host in self._compared:
-            return
-        self._compared.add(host)
-        parts = [part for gpu in gpus for part in gpu.parts if any(map(part.is_named, names))]
-        if any(task.attempt for task in tasks):  # what nobody lists may be theirs
-            parts = [replace(part, processes=part.foreign, memory_used=None) for part in parts]
-        if text := holders([part for part in parts if part.held], None):
-            self._say(f"{host}: {text}")
+        given = frozenset(name for task in tasks for name in task.gpus)
+        if host in self._compared:
+            given = frozenset()
+        elif given:
+            self._compared.add(host)
+        troubles = {(host, gpu.uuid, gpu.xids, gpu.problem, gpu.new_ecc_errors) for gpu in gpus}
+        troubles = {one for one in troubles if any(one[2:])} - self._told
+        if (given or troubles) and len(self._told) < _MOST_SAID:
+            self._told |= troubles
+            at_work = any(task.attempt for task in tasks)
+            question = GpuSentences(host, gpus, given, at_work)
+            self._shell.spawn(self._ask_for_sentences(question), f"sentences about {host}")
+
+    async def _ask_for_sentences(self, question: GpuSentences) -> None:
+        for sentence in await self._shell.bulkhead.ask(question) or ():
+            self._say(sentence)
 
     def _say(self, sentence: str) -> None:
         if sentence not in self._said and len(self._said) < _MOST_SAID:

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..ids import TaskId, named_tasks
 from ..printable import printable
@@ -27,6 +27,7 @@ from ..run.cause import Kind, Verdict
 from ..run.snapshot import HangView, Metric, TaskView
 from ..run.stack_groups import Stacks, record
 from ..run.states import AT_WORK, Hang, TaskState
+from .looks import Headline, Look
 
 if TYPE_CHECKING:
     from .run_shell import RunShell
@@ -79,9 +80,10 @@ class StallDetector:
     def _now(self) -> float:
         return time.monotonic() - self._slept
 
-    def observe(self, task: TaskView, values: Mapping[str, float]) -> None:
-        """Takes note of a task's metric line, which has named these figures, or none."""
-        now, pace = self._now, self._paces.get(task.id)
+    def observe(self, task: TaskView, values: Mapping[str, float], ago: float = 0.0) -> None:
+        """Takes note of a task's metric line, which has named these figures, or none, so many
+        seconds ago."""
+        now, pace = self._now - ago, self._paces.get(task.id)
         if pace is None or pace.attempt != task.attempt:
             pace = self._paces[task.id] = _Pace(task.attempt, now)
         pace.moved, pace.told = now, False
@@ -281,13 +283,19 @@ class HangWatch:
         """Looks for tasks that have stalled, and whether a run that hung goes on. To be called once
         a `TICK` while tasks are at work."""
         data, shell = self._data, self._shell
-        if silent := self._silences.find(data.tasks):
-            shell.spawn(self._look_for_exits(silent), "hang")
         near, over = self._silences.find_watched(data.tasks, shell.outputs.went_on)
         for task in near:
             self.begin(Hang.AT_END, task)
         if over:
             shell.spawn(self._tell_silences(over), "silence")
+        with shell.bulkhead.around(Look.HANGS):
+            self._find()
+
+    def _find(self) -> None:
+        """Finds what hangs; nothing but a sentence depends on it."""
+        data, shell = self._data, self._shell
+        if silent := self._silences.find(data.tasks):
+            shell.spawn(self._look_for_exits(silent), "hang")
         if self._quiet.is_due(self._cluster) and data.run.verdict is None:
             shell.spawn(self._look_at_quiet_run(), "hang")
         stalled = self._stalls.find(data.tasks)
@@ -333,11 +341,12 @@ class HangWatch:
     def _hangs_in_exit(self, view: TaskView) -> bool:
         return view.state.live and self._in_exit.get(view.id) == view.attempt
 
-    def observe(self, metric: Metric) -> None:
-        """Takes note of a metric line: its task goes on."""
+    def observe(self, metric: Metric, heard: float) -> None:
+        """Takes note of a metric line, which was heard then: its task goes on."""
         views = self._data
         view = views.tasks[metric.id]
-        self._stalls.observe(view, metric.values)
+        with self._shell.bulkhead.around(Look.HANGS):
+            self._stalls.observe(view, metric.values, time.monotonic() - heard)
         if view.stalled_since is not None:
             views.update_task(metric.id, stalled_since=None)
             self._shell.publish()
@@ -346,7 +355,7 @@ class HangWatch:
         """The task for which all others wait, by a look that a person has asked for: nobody knows
         whether the run hangs, so it is never sure. A person gets the stacks in any case, and in
         time."""
-        with suppress(Exception):
+        with self._shell.bulkhead.around(Look.HANGS), suppress(TimeoutError):
             async with asyncio.timeout(_JUDGE_SECONDS):
                 judge, moving = self._shell.judge, self._stalls.moving
                 verdict, _ = await judge.judge_waiting(found, moving, judge.outputs())
@@ -367,7 +376,7 @@ class HangWatch:
         does nothing, or do nothing since a host was lost, and two looks some time apart have found
         it so. It is no stall: nobody knows the pace of such a run, and no hook is run.
         """
-        with suppress(Exception):  # a look is never a reason to end anything
+        with self._shell.bulkhead.around(Look.HANGS):
             if not self._may_look(Hang.SILENT):
                 return
             judge = self._shell.judge
@@ -392,7 +401,7 @@ class HangWatch:
     async def _look_for_exits(self, silent: Mapping[TaskId, float]) -> None:
         """Finds those of the silent tasks that have raised, and whose interpreters do not come to
         their end."""
-        with suppress(Exception):  # a look is never a reason to end anything
+        with self._shell.bulkhead.around(Look.HANGS):
             for task, exception in (await self._shell.judge.exceptions_in_exit(silent)).items():
                 attempt = self._data.tasks[task].attempt
                 self._in_exit[task] = attempt
@@ -404,10 +413,8 @@ class HangWatch:
         tasks = self._data.tasks
         known = reason is Hang.AT_END and any(self._hangs_in_exit(tasks[task]) for task in about)
         if not known and self._may_look(reason):
-            try:
+            with self._shell.bulkhead.around(Look.HANGS):
                 await self._record_places(reason, about)
-            except Exception as error:  # a look is never a reason to end anything
-                self._shell.note(f"no stacks could be taken: {error!r}")
         if reason is Hang.STALLED and self._shell.hooks is not None:
             self._shell.hooks.stalled(about)
 
@@ -428,7 +435,7 @@ class HangWatch:
             about = [view.id for view in data.tasks.values() if _is_starting(view)]
         lasts = ((view.id, view.last_output) for view in data.tasks.values())
         silent = {task: found.time - last for task, last in lasts if last is not None}
-        text = found.headline(silent, about)
+        text = await self._shell.bulkhead.ask(Headline(found, silent, tuple(about)))
         if not text:
             return
         moving = self._stalls.moving  # a task may make steps, and never listen
@@ -450,7 +457,7 @@ class HangWatch:
         if data.phase not in AT_WORK:
             return
         file = self._shell.folder.path / f"stacks-{reason}.json"
-        _write_in_thread(file, record(replace(found, verdict=verdict)))
+        _write_in_thread(file, replace(found, verdict=verdict))
         view = HangView(reason, printable(text, _LONGEST_TEXT), file.name, found.time)
         data.update_run(hang=view)
         self._shell.feed(ev.HangJudged(time.time(), verdict))
@@ -467,11 +474,11 @@ def _is_starting(view: TaskView) -> bool:
     return view.state is TaskState.STARTING
 
 
-def _write_in_thread(path: Path, made: dict[str, Any]) -> None:
+def _write_in_thread(path: Path, found: Stacks) -> None:
     """Writes a file; on a disk that hangs the thread is left behind."""
 
     def write() -> None:
-        text = json.dumps(made, indent=2) + "\n"
+        text = json.dumps(record(found), indent=2) + "\n"
         with suppress(OSError):  # it is full: the sentence has been told
             new = path.with_suffix(".new")
             new.write_text(text, encoding="utf-8", errors="replace")

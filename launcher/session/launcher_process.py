@@ -24,7 +24,7 @@ class LauncherProcess:
     def __init__(self, *, ssh: bool = False) -> None:
         """`ssh`: it will log in to hosts, as far as one can see, and imports what does that, too,
         before its order comes."""
-        self._errors = _nameless_file()
+        self._errors = nameless_file()
         words = [sys.executable, "-P", "-m", "launcher.session.process"]
         with ExitStack() as unless_started:
             unless_started.callback(self.forget)
@@ -88,7 +88,7 @@ class LauncherProcess:
         return self._errors.read(4096).decode(errors="replace").strip()
 
 
-def _nameless_file() -> IO[bytes]:
+def nameless_file() -> IO[bytes]:
     """A file that is gone when both processes have closed it."""
     if sys.platform == "linux":  # `tempfile` takes as long to import as the interpreter to start
         return open(os.memfd_create("launcher"), "w+b", buffering=0)

@@ -1,8 +1,9 @@
 """Output and exits of tasks.
 
 Bytes go to the run's `LogMonitor`, which has a thread of its own, for all of this may take long: a
-disk that is full or does not answer, a flood of lines. What it finds in them comes back to
-`Outputs` on the launcher's loop, which keeps the latest metrics and tells of exits.
+disk that is full or does not answer, a flood of lines. What is new is handed to `LineWatch`, which
+has it read behind the bulkhead. What is found comes back to `Outputs` on the launcher's loop, which
+keeps the latest metrics and tells of exits.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +28,11 @@ from ..run import events as ev
 from ..run.snapshot import Metric, TaskView
 from ..run.states import TaskState
 from ..store.disk import DiskThread
-from ..store.logs import MARK_BYTES, TAIL_BYTES, TAIL_LINES, LogStore, log_tail, tail_lines
-from ..store.metric_lines import Extractor
+from ..store.logs import MARK_BYTES, TAIL_BYTES, LogStore, log_tail, tail_lines
 from ..store.metrics import NO_METRICS, count_of, latest_metrics, with_newer
 from ..store.runs import SLOW_DISK_SECONDS
-from .waiting import awaited_in
+from .bulkhead import Bulkhead
+from .looks import LineNews, Look, LookQuestion, NewFigures, NewLines, Victims
 
 if TYPE_CHECKING:
     from .run_shell import RunShell
@@ -44,11 +45,38 @@ _COUNTED_TOGETHER = 8
 """Steps of counting, of 4 MiB each, after which other jobs have their turn."""
 _AT_ONCE = 1 << 20
 """Bytes of one task that are stored together when more come than the disk takes."""
+_MOST_LINES = 64
+"""Metric lines of a task that are told one by one."""
+_LOOK_BYTES = 32 * 1024
+"""Bytes of one task that are read at once for figures: those of a flood come faster than that."""
+_READ_PAUSE = 0.01
+"""Seconds between two such looks: what comes meanwhile is read together."""
 _DISK_PACE = 0.25
 _SAY_AGAIN_SECONDS = 30.0
 
 
-_NO_LINE: tuple[float, Mapping[str, float], float | None] = (0.0, {}, None)
+_NOTHING: LineNews = (None, None, None)
+METRIC_SECONDS = 1 / 30
+"""NewFigures of a task that come closer to each other are told together."""
+
+
+@dataclass
+class _MetricLine:
+    """The newest figures of a task at one moment."""
+
+    time: float
+    heard: float
+    """The moment by a clock that nobody sets."""
+    values: dict[str, float]
+    rate: float | None
+
+    def joined(self, before: list[_MetricLine]) -> list[_MetricLine]:
+        """The lines before with this one, which has come later."""
+        if not before or self.heard - before[-1].heard >= METRIC_SECONDS:
+            return [*before, self][-_MOST_LINES:]
+        last = before[-1]
+        values = with_newer(last.values, self.values)
+        return [*before[:-1], _MetricLine(self.time, last.heard, values, self.rate)]
 
 
 @dataclass
@@ -61,11 +89,8 @@ class OutputNews:
     """Time of each task's last output without lines that only say whom a task waits for."""
     awaits: dict[TaskId, TaskId] = field(default_factory=dict)
     """Whom each task has waited for, by its newest line of that kind."""
-    metrics: dict[TaskId, tuple[float, Mapping[str, float], float | None]] = field(
-        default_factory=dict
-    )
-    """The newest figures of each task: the time of the last metric line, what the lines named, the
-    rate."""
+    metrics: dict[TaskId, list[_MetricLine]] = field(default_factory=dict)
+    """The figures of each task."""
     ready: list[tuple[TaskId, int]] = field(default_factory=list)
     stored: dict[Stored, int] = field(default_factory=dict)
     """Bytes that are on disk now, for whoever gives credit."""
@@ -128,12 +153,13 @@ class LogMonitor:
         logs: LogStore,
         found: Callable[[], None],
         failed: Callable[[BaseException], None],
+        bulkhead: Bulkhead,
     ) -> None:
-        """`found` is called, on the worker's thread, when there is something to `pop_found`."""
+        """`found` is called, on other threads, when there is something to `pop_found`."""
         self._logs = logs
         self._notify = found
         self._worker = DiskThread("logs", failed)
-        self._extractors = {task.id: Extractor(plan.metrics_pattern) for task in plan.tasks}
+        self._lines = LineWatch(bulkhead, plan.metrics_pattern, self._take_news)
         self._patterns: dict[TaskId, tuple[int, Any, bytes]] = {}
         self._sizes: dict[TaskId, int] = {}
         """Sizes of logs of this machine at which the worker has not looked yet."""
@@ -194,17 +220,25 @@ class LogMonitor:
         self,
         task: TaskId,
         told: Callable[[tuple[str, ...]], None],
-        *,
-        lines: int = TAIL_LINES,
-        size: int = TAIL_BYTES,
     ) -> None:
         """Calls `told`, on the worker's thread, with the last lines of a log."""
 
         def read() -> None:
             found: tuple[str, ...] = ()
             with suppress(OSError), self._worker.asking():  # somebody may have removed the file
-                found = log_tail(self._files[task], lines, size)
+                found = log_tail(self._files[task])
             told(found)
+
+        self._worker.put(read)
+
+    def read_end(self, task: TaskId, size: int, told: Callable[[bytes], None]) -> None:
+        """Calls `told`, on the worker's thread, with the last bytes of a log."""
+
+        def read() -> None:
+            log, data = self._files[task], b""
+            with suppress(OSError), self._worker.asking():  # somebody may have removed the file
+                data = log.read(max(0, log.size - size), size)
+            told(data)
 
         self._worker.put(read)
 
@@ -335,22 +369,34 @@ class LogMonitor:
         self._notify()
 
     def _read(self, task: TaskId, data: bytes, now: float) -> None:
-        points = list(self._extractors[task].feed(data, now))
         self._find_line(task, data)
-        awaits = awaited_in(data)
-        with self._lock:
-            if data:
+        if data:
+            with self._lock:
                 self._found.wrote[task] = now
-            if awaits:
-                self._found.awaits[task] = awaits
-            elif data:
-                self._found.went_on[task] = now
-                self._found.awaits.pop(task, None)
-            if points:
-                _, values, _ = self._found.metrics.get(task, _NO_LINE)
-                for point in points:
-                    values = with_newer(values, point.values)
-                self._found.metrics[task] = (now, values, self._extractors[task].rate)
+        self._notify()
+        if data:
+            self._lines.put(task, data, now)
+
+    def unread(self, task: TaskId) -> bool:
+        """Whether something of what a task has printed waits to be read for figures."""
+        return self._lines.waits(task)
+
+    def _take_news(self, read: Sequence[NewLines], news: Sequence[LineNews]) -> None:
+        """Takes what was found in new lines; those of which nothing is known are output. On a
+        thread of the bulkhead."""
+        known = [*news[: len(read)], *[_NOTHING] * (len(read) - len(news))]
+        with self._lock:
+            found = self._found
+            for one, (awaits, figures, rate) in zip(read, known, strict=True):
+                task = one.task
+                if awaits is not None:
+                    found.awaits[task] = awaits
+                else:
+                    found.went_on[task] = one.time
+                    found.awaits.pop(task, None)
+                if figures is not None:
+                    line = _MetricLine(one.time, one.heard, figures, rate)
+                    found.metrics[task] = line.joined(found.metrics.get(task, []))
         self._notify()
 
     def _await_line(self, task: TaskId, attempt: int, pattern: str, since: int | None) -> None:
@@ -376,7 +422,65 @@ class LogMonitor:
         self._notify()
 
 
-METRIC_SECONDS = 1 / 30
+class LineWatch:
+    """Has new output read behind the bulkhead, all that has come meanwhile at once: of a flood the
+    end."""
+
+    def __init__(
+        self,
+        bulkhead: Bulkhead,
+        pattern: str | None,
+        found: Callable[[Sequence[NewLines], Sequence[LineNews]], None],
+    ) -> None:
+        """`found` gets what was read and what is in it, on another thread."""
+        self._bulkhead, self._pattern, self._found = bulkhead, pattern, found
+        self._lock = threading.Lock()
+        self._new: dict[TaskId, list[NewLines]] = {}
+        self._reading: tuple[NewLines, ...] = ()
+        self._read_at = 0.0
+
+    def put(self, task: TaskId, data: bytes, now: float) -> None:
+        """Has new output read; returns at once."""
+        new = NewLines(task, data[-_LOOK_BYTES:], now, time.monotonic())
+        with self._lock:
+            idle = not self._new
+            waiting = self._new.setdefault(task, [])
+            if waiting and new.heard - waiting[-1].heard < METRIC_SECONDS:
+                last = waiting.pop()
+                both = (last.data + new.data)[-_LOOK_BYTES:]
+                new = replace(new, data=both, heard=last.heard)
+            waiting.append(new)
+            while sum(len(one.data) for one in waiting) > _LOOK_BYTES:
+                del waiting[0]
+        if idle:
+            self._bulkhead.submit(Look.METRICS, self._make, self._told, of_lines=True)
+
+    def waits(self, task: TaskId) -> bool:
+        """Whether output of a task has not been read yet."""
+        with self._lock:
+            return task in self._new or any(one.task == task for one in self._reading)
+
+    def _make(self) -> LookQuestion[Any]:
+        time.sleep(max(0.0, self._read_at + _READ_PAUSE - time.monotonic()))
+        self._take()
+        return NewFigures(self._reading, self._pattern)
+
+    def _take(self) -> None:
+        with self._lock:
+            new, self._new = self._new, {}
+            self._reading = tuple(one for lines in new.values() for one in lines)
+
+    def _told(self, news: list[LineNews] | None) -> None:
+        read = self._reading
+        if news is None:  # perhaps nobody reads any more
+            self._take()
+            read += self._reading
+        self._found(read, news or ())
+        with self._lock:
+            self._reading = ()
+        self._read_at = time.monotonic()
+
+
 SHOWN_SECONDS = 0.25
 """Between two times that new metrics, sizes and times of output are published."""
 
@@ -393,15 +497,18 @@ class Outputs:
         self._total_told: int | None = None
         self._publishing = False
         self._hosts_of = {task.id: task.host for task in self._data.plan.tasks}
-        self.monitor = LogMonitor(self._data.plan, logs, self._wake, partial(shell.crash, "logs"))
+        crash = partial(shell.crash, "logs")
+        self.monitor = LogMonitor(self._data.plan, logs, self._wake, crash, shell.bulkhead)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._woken = False
-        self._metrics: dict[TaskId, tuple[float, Mapping[str, float], float | None]] = {}
+        self._metrics: dict[TaskId, list[_MetricLine]] = {}
         self._exits: dict[TaskId, TaskFacts] = {}
         self._ended: dict[TaskId, float] = {}
         """When the processes of `_exits` ended."""
         self._tails: set[TaskId] = set()
         """Tasks whose last lines are being read."""
+        self._due: dict[TaskId, tuple[TaskFacts, tuple[str, ...]]] = {}
+        """Exits that are told when their last lines have been read, in their order."""
         self._ends: dict[TaskId, tuple[int, int]] = {}
         """The last attempt of each task whose output has ended, and the log's size then."""
         self._lost: dict[TaskId, int] = {}
@@ -460,9 +567,9 @@ class Outputs:
         if found.metrics:
             if not self._metrics:
                 asyncio.get_running_loop().call_later(METRIC_SECONDS, self._publish_metrics)
-            for task, (now, values, rate) in found.metrics.items():
-                _, before, _ = self._metrics.get(task, _NO_LINE)
-                self._metrics[task] = (now, with_newer(before, values), rate)
+            for task, lines in found.metrics.items():
+                for line in lines:
+                    self._metrics[task] = line.joined(self._metrics.get(task, []))
         for task, attempt in found.ready:
             self._shell.feed(ev.TaskReady(time.time(), task, attempt))
         if found.trouble:
@@ -478,18 +585,24 @@ class Outputs:
 
     def _publish_metrics(self) -> None:
         metrics, self._metrics = self._metrics, {}
-        for task, (now, values, rate) in metrics.items():
-            latest = self._latest.get(task, NO_METRICS).updated(now, values, rate)
-            self._latest[task] = latest
-            view = self._data.tasks[task]
-            self._data.update_task(task, **latest.figures(view.last_output))
-            named = (values.get("step"), values.get("loss"))
-            self._shell.record_metric(Metric(task, view.host, values, rate, *named, time=now))
-            total = count_of(values, "total")
-            news = total is not None and total != self._total_told
-            if news or (values and self._awaits_metrics(task)):
-                self._total_told = total if news else self._total_told
-                self._shell.feed(ev.MetricsSeen(now, task, total))
+        for task, lines in metrics.items():
+            for line in lines:
+                self._publish_line(task, line)
+
+    def _publish_line(self, task: TaskId, line: _MetricLine) -> None:
+        now, values = line.time, line.values
+        latest = self._latest.get(task, NO_METRICS).updated(now, values, line.rate)
+        self._latest[task] = latest
+        view = self._data.tasks[task]
+        self._data.update_task(task, **latest.figures(view.last_output))
+        named = (values.get("step"), values.get("loss"))
+        metric = Metric(task, view.host, values, line.rate, *named, time=now)
+        self._shell.record_metric(metric, line.heard)
+        total = count_of(values, "total")
+        news = total is not None and total != self._total_told
+        if news or (values and self._awaits_metrics(task)):
+            self._total_told = total if news else self._total_told
+            self._shell.feed(ev.MetricsSeen(time.time(), task, total))
 
     def _awaits_metrics(self, task: TaskId) -> bool:
         """A metric line changes the state of a task."""
@@ -518,7 +631,7 @@ class Outputs:
         self._tails.discard(task)
         self._count_local(task, facts.size)
         if at_once:
-            self._report_exit(task, facts, ())
+            self._tell_exit(task, facts, (), misses_peer=False)
         else:
             self._check_exit(task)
 
@@ -543,7 +656,7 @@ class Outputs:
         """The disk takes nothing: the run goes on without what finds no room, with the lines
         that are known."""
         if exits := dict(self._exits):
-            lines = self.monitor.waiting_lines(exits)
+            lines = await asyncio.to_thread(self.monitor.waiting_lines, exits)
             for task, facts in exits.items():
                 self._report_exit(task, facts, lines[task])
                 await asyncio.sleep(0)
@@ -590,29 +703,70 @@ class Outputs:
     def _report_exit(self, task: TaskId, facts: TaskFacts, tail: tuple[str, ...]) -> None:
         if self._exits.get(task) is not facts:
             return  # told already
+        if not self._data.needs_tail(task, facts.attempt, facts.status):
+            tail = ()
+        waits = bool(tail) or self.monitor.unread(task)
+        if not waits and not self._due:
+            self._tell_exit(task, facts, tail, misses_peer=False)
+            return
+        if not self._due:
+            self._shell.spawn(self._read_and_tell(), "ends of tasks")
+        self._due[task] = facts, tail
+
+    async def _read_and_tell(self) -> None:
+        """Tells of exits when the last lines of their tasks have been read: whose figures they
+        name, and whether another task is at fault."""
+        while due := dict(self._due):
+            tails = tuple(tail for _, tail in due.values())
+            missing = await self._shell.bulkhead.ask(Victims(tails)) or []
+            missing += [False] * (len(tails) - len(missing))
+            for (task, (facts, tail)), misses in zip(due.items(), missing, strict=False):
+                if self._due.get(task) == (facts, tail):
+                    del self._due[task]
+                    self._tell_exit(task, facts, tail, misses_peer=misses)
+
+    def tell_now(self) -> None:
+        """Tells of all exits at once: the run is being ended, and nobody asks why."""
+        due, self._due = self._due, {}
+        for task, (facts, tail) in due.items():
+            self._tell_exit(task, facts, tail, misses_peer=False)
+
+    async def settle(self) -> None:
+        """Waits until all that tasks have printed has been read for figures."""
+        if any(map(self.monitor.unread, self._data.tasks)):
+            await self._shell.bulkhead.ask(Victims(()))
+            await asyncio.sleep(0)
+        self._publish_metrics()
+
+    def _tell_exit(
+        self, task: TaskId, facts: TaskFacts, tail: tuple[str, ...], *, misses_peer: bool
+    ) -> None:
+        if self._exits.get(task) is not facts:
+            return  # told already
         del self._exits[task]
+        self._due.pop(task, None)
         self._tails.discard(task)
         self._notify_host(task)
         if task in self._metrics:
             self._publish_metrics()  # in the order in which it was written
         if not self._data.needs_tail(task, facts.attempt, facts.status):
             tail = ()
-        held = facts.port_holder
-        now, ended = time.time(), (facts.status, facts.signal)
-        asked = (facts.stopped_by, facts.stopped_why)
-        at = min(now, self._ended.pop(task, now))
+        now = time.time()
         self._shell.feed(
             ev.TaskExited(
                 now,
                 task,
                 facts.attempt,
-                *ended,
-                held,
+                facts.status,
+                facts.signal,
+                facts.port_holder,
                 tail,
-                *asked,
+                facts.stopped_by,
+                facts.stopped_why,
                 facts.left,
-                at,
+                min(now, self._ended.pop(task, now)),
                 facts.out_of_memory,
+                misses_peer and bool(tail),
             )
         )
 

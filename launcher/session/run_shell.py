@@ -49,6 +49,7 @@ from ..store.run_writer import RunWriter
 from ..store.runs import RunFolder
 from ..store.stream import Line, Summary
 from ..subprocesses import Workers
+from .bulkhead import Bulkhead
 from .control_socket import ControlSocket
 from .hang import TICK, HangWatch, look_after
 from .host_links import HostLinks
@@ -73,6 +74,8 @@ _CLOCK_STEP = 1.0
 """Seconds by which a clock that was set differs from one that is kept in step."""
 _STATS = "stats of hosts"
 _END_SECONDS = 1.0
+_READER_SECONDS = 1.0
+"""Seconds after the first start in which a run may end well that prints nothing."""
 _THREADS = "worker"
 """How the names of the loop's threads begin."""
 _PACKAGE = __name__.partition(".")[0]
@@ -116,6 +119,7 @@ class RunShell:
         self.prompts = PromptQueue()
         self.server = ControlSocket(self)
         self.writer = RunWriter(folder, partial(self.crash, "records"))
+        self.bulkhead = Bulkhead()
         self.outputs = Outputs(self, LogStore(folder.path, only_writes=True))
         self.disk = DiskWatch(self)
         self.hosts = HostLinks(self)
@@ -157,6 +161,7 @@ class RunShell:
         finally:
             _end(loop)
             # Their threads may wait for a disk: the process ends without them.
+            self.bulkhead.close()
             self.outputs.monitor.close()
             self.writer.close()
 
@@ -288,6 +293,8 @@ class RunShell:
                 self.hosts.stats.gpus.look(self.data.tasks[event.task].host)
             for instruction in self.machine.handle(event):
                 self._executor.carry_out(instruction)
+            if isinstance(event, ev.KillAll):
+                self.outputs.tell_now()
             self.publish()
             if self.attached and isinstance(event, ev.TaskStarted):
                 self.outputs.await_line(event)
@@ -334,10 +341,11 @@ class RunShell:
         if self.data.run.outcome is not Outcome.DETACHED:
             self.writer.put(line)
 
-    def record_metric(self, metric: Metric) -> None:
-        """Writes a metric line, and has clients told of its task."""
+    def record_metric(self, metric: Metric, heard: float) -> None:
+        """Writes a metric line, which was heard at that moment of the clock that nobody sets, and
+        has clients told of its task."""
         self.record(metric)
-        self.hangs.observe(metric)
+        self.hangs.observe(metric, heard)
         self.server.changed()
 
     def crash(self, where: str, error: BaseException) -> NoReturn:
@@ -453,6 +461,8 @@ class Executor:
         self._looks: dict[ev.Timer, asyncio.TimerHandle] = {}
         """Looks at tasks some seconds before they are called not ready in time."""
         self._releases: list[asyncio.Task[None]] = []
+        self._prepares = False
+        """The reader of lines has been started, or soon is."""
         self._starts: dict[str, list[do.StartTask | do.ReleaseTask]] = {}
         """Tasks to be started or let go on, by their hosts."""
 
@@ -471,6 +481,7 @@ class Executor:
                 self._set_timer(timer, seconds)
             case do.StartTask(task) | do.ReleaseTask(task):
                 self._start_soon(task.host, what)
+                self._prepare_reader()
             case do.CheckHosts(ports):
                 shell.spawn(shell.preparation.check(ports=ports), "check of hosts")
             case do.PickPorts(tasks):
@@ -491,6 +502,13 @@ class Executor:
             case do.End():
                 self._starts.clear()
                 shell.spawn(self._finish(), END)
+
+    def _prepare_reader(self) -> None:
+        """Starts the reader of lines after the first tasks: its imports come after theirs."""
+        if not self._prepares:
+            self._prepares = True
+            loop = asyncio.get_running_loop()
+            loop.call_later(_READER_SECONDS, self._shell.bulkhead.prepare)
 
     async def _release(self, host: str) -> None:
         if look := self._shell.hosts.stats.gpus.looks.get(host):
@@ -601,6 +619,7 @@ class Executor:
     async def _finish(self) -> None:
         """Waits until all hosts have been released; what failed there has been told."""
         await asyncio.gather(*self._releases, return_exceptions=True)
+        await self._shell.outputs.settle()
         if self._data.run.outcome is Outcome.FAILED:
             await self._shell.judge.judge()
 

@@ -94,7 +94,7 @@ class StackCollector:
             if isinstance(answer, str):
                 missing.append(Unanswered(host, f"{answer} ({named_tasks(ids)})"))
                 continue
-            found |= stacks_of(plan, host, answer)
+            found |= await asyncio.to_thread(stacks_of, plan, host, answer)
             for task_id in ids:
                 if task_id not in found and self._data.tasks[task_id].state is not TaskState.LOST:
                     missing.append(Unanswered(str(task_id), "no process of it was found"))
@@ -102,7 +102,7 @@ class StackCollector:
                 missing.append(Unanswered(host, f"{answer.unlisted} more processes of tasks"))
         tasks = [found[task.id] for task in plan.tasks if task.id in found]
         verdict = self._data.run.verdict
-        stacks = Stacks(began, bounded(tasks), tuple(missing), verdict)
+        stacks = Stacks(began, await asyncio.to_thread(bounded, tasks), tuple(missing), verdict)
         if wanted is None and stacks.tasks and at_work:
             self.looks.append(stacks)
         return stacks

@@ -28,6 +28,8 @@ MODULES = (
     "argparse",
     "launcher.hosts.ssh",
     "launcher.preflight.preflight",
+    "launcher.session.evidence",
+    "launcher.session.line_reading",
     "launcher.session.run_shell",
     "tui.commands.check",
     "tui.commands.kill",

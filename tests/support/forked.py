@@ -332,9 +332,10 @@ def _become(request: _Request, forks: Forks) -> None:
         os.dup2(descriptor, number)
         os.close(descriptor)
     _rename(argv, env)
-    launcher_process = sys.modules.get("launcher.session.launcher_process")
-    if launcher_process is not None:
-        replace_popen(launcher_process, forks.popen)
+    for name in ("launcher_process", "bulkhead"):
+        starter = sys.modules.get(f"launcher.session.{name}")
+        if starter is not None:
+            replace_popen(starter, forks.popen)
     at = argv.index("-m")
     if "-P" not in argv[:at]:
         sys.path.insert(0, fields["cwd"])

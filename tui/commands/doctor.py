@@ -10,12 +10,15 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
-from launcher.paths import tilde
+from launcher.paths import runs_home, tilde
 from launcher.printable import printable
+from launcher.quantities import counted
 from tui.config import config_path, load_config
 from tui.exits import Exit
 from tui.extras import Extra
@@ -26,6 +29,10 @@ _PRESENT = ("TMUX", "STY", "SSH_CONNECTION", "SSH_AUTH_SOCK", "SLURM_JOB_ID", "V
 _PROGRAMS = {"ssh": "ssh -V", "slurm": "sinfo --version", "tmux": "tmux -V"}
 _PROGRAM_SECONDS = 5.0
 _LONGEST = 120
+_MOST_RUNS = 200
+_MOST_LOG = 1 << 20
+_FAULT = re.compile(rb"^fault in a look \((\w{1,20})\): ", re.MULTILINE)
+"""A line of `launcher.log` (`launcher.session.bulkhead.FAULT`)."""
 
 Table = Mapping[str, str]
 
@@ -53,6 +60,7 @@ def facts() -> dict[str, Table]:
         "terminal": _terminal(),
         "programs": {name: _program(shlex.split(line)) for name, line in _PROGRAMS.items()},
         "config": {"problems": ", ".join(_config_problems()) or "none"},
+        "looks": _faults(),
     }
 
 
@@ -101,6 +109,33 @@ def _program(argv: list[str]) -> str:
     if done.returncode:  # what it then says may name hosts
         return f"installed; {shlex.join(argv)} ended with status {done.returncode}"
     return done.stdout.decode(errors="replace").strip().partition("\n")[0][:_LONGEST]
+
+
+def _faults() -> dict[str, str]:
+    """Faults in looks at runs (`launcher.session.bulkhead`), by the kind of the look: how many the
+    last runs have had."""
+    found: Counter[str] = Counter()
+    runs: Counter[str] = Counter()
+    with suppress(OSError):  # there is no run yet
+        folders = sorted(runs_home().iterdir(), reverse=True)[:_MOST_RUNS]
+        for folder in folders:
+            here = Counter(_faults_in(folder / "launcher.log"))
+            found.update(here)
+            runs.update(here.keys())
+    told = {f"{look}": counted(number, "fault") for look, number in sorted(found.items())}
+    return {look: f"{text} in {counted(runs[look], 'run')}" for look, text in told.items()} or {
+        "faults": "none"
+    }
+
+
+def _faults_in(log: Path) -> list[str]:
+    """The kinds of looks whose faults a launcher process has written down."""
+    try:
+        with open(log, "rb") as file:
+            data = file.read(_MOST_LOG)
+    except OSError:
+        return []
+    return [name.decode() for name in _FAULT.findall(data)]
 
 
 def _config_problems() -> list[str]:

@@ -266,10 +266,11 @@ class RunMachine(RuleBasedStateMachine):
         at = data.draw(st.integers(0, len(self.timers) - 1))
         self.feed(ev.TimerFired(self.later(), self.timers.pop(at)))
 
-    @rule(task=TASKS, status=STATUS)
-    def exits(self, task: TaskId, status: tuple[int | None, str | None]) -> None:
+    @rule(task=TASKS, status=STATUS, misses=st.booleans())
+    def exits(self, task: TaskId, status: tuple[int | None, str | None], misses: bool) -> None:
         attempt = self.run.data.tasks[task].attempt
-        self.feed(ev.TaskExited(self.later(), task, attempt, *status, tail=("last",)))
+        told = ev.TaskExited(self.later(), task, attempt, *status, tail=("last",))
+        self.feed(replace(told, misses_peer=misses))
 
     @rule(task=TASKS, total=st.sampled_from([None, 500]))
     def trains(self, task: TaskId, total: int | None) -> None:

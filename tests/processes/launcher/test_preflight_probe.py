@@ -9,18 +9,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from launcher.cluster.choices import Shell
 from launcher.errors import AgentError
-from launcher.hosts import bootstrap
 from launcher.hosts.frames import GpusAnswer, PortsAnswer
-from launcher.hosts.programs import HostProgram, Q
-from launcher.hosts.ways import LocalTransport
+from launcher.hosts.programs import HostProgram
 from launcher.plan.shell import shell_prefix
 from launcher.preflight.probes import (
     ConnectAnswer,
@@ -30,27 +27,13 @@ from launcher.preflight.probes import (
     PathAnswer,
     PythonAnswer,
 )
+from tests.support.host_program import RUN, a_program, ask
 from tests.support.nvidia_smi import FakeNvidiaSmi, gpu
 from tests.support.patience import PATIENCE, wait_until
 from tests.support.ports import free_ports
 from tests.testbed import proc
 
 SECONDS = 6.0
-RUN = "check-20261120-183002-7f3a"
-
-
-@asynccontextmanager
-async def a_program(lease: float | None = 60.0) -> AsyncIterator[HostProgram]:
-    """The program on this machine, as a preflight starts it."""
-
-    async def open_session(nonce: str) -> LocalTransport:
-        return await LocalTransport.open(bootstrap.argv(sys.executable, RUN, nonce))
-
-    program = await HostProgram.start(RUN, "here", open_session, lease)
-    try:
-        yield program
-    finally:
-        await program.end()
 
 
 @pytest.fixture
@@ -58,12 +41,6 @@ async def program(tfmux_home: Path) -> AsyncIterator[HostProgram]:
     """One program for a test."""
     async with a_program() as started:
         yield started
-
-
-async def ask(program: HostProgram, kind: type[Q], **asked: Any) -> Q:
-    """The answer to one question."""
-    [answer] = await program.ask(kind, PATIENCE, [asked])
-    return answer
 
 
 async def connect(

@@ -14,7 +14,7 @@ from typing import Any
 
 PLACES: dict[str, tuple[str, str, str]] = {
     # Before anybody wants the end.
-    "the worker that reads logs": ("launcher.store.metric_lines", "Extractor", "feed"),
+    "the worker that reads logs": ("launcher.session.output", "LogMonitor", "_read"),
     "the link": ("launcher.hosts.link", "Link", "_handle"),
     "a decision": ("launcher.run.machine", "RunStateMachine", "handle"),
     "what clients are sent": ("launcher.session.host_links", "HostStats", "note_heard"),

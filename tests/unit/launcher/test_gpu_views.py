@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +15,7 @@ from launcher.run.snapshot import HostView, RunView, TaskView
 from launcher.run.states import HostState, RunPhase, TaskState
 from launcher.run.views import Views
 from launcher.session.gpu_watch import GpuWatch
+from launcher.session.looks import GpuSentences, Look
 from launcher.store.stream import decode, plain
 
 GIB = 1 << 30
@@ -115,9 +118,20 @@ class Watched:
         self.recorded: list[GpuSample] = []
         self.notes: list[str] = []
         shell: Any = SimpleNamespace(
-            data=self.views, record=self.recorded.append, note=self.notes.append
+            data=self.views,
+            record=self.recorded.append,
+            note=self.notes.append,
+            bulkhead=self,
+            spawn=lambda work, name: asyncio.run(work),
         )
         self.watch = GpuWatch(shell)
+
+    def around(self, look: Look) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    async def ask(self, question: GpuSentences) -> list[str]:
+        """As the bulkhead's reader does."""
+        return question.answer()
 
     def sees(self, now: float, *told: GpuView) -> GpuView:
         self.now = now

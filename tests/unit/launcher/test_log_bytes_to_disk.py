@@ -11,6 +11,7 @@ import pytest
 from launcher.cluster.read import loads
 from launcher.ids import TaskId
 from launcher.plan.planner import make_plan
+from launcher.session.bulkhead import Bulkhead
 from launcher.session.output import LogMonitor
 from launcher.store.disk import Files, Job
 from launcher.store.logs import LogStore
@@ -56,7 +57,9 @@ def a_monitor(folder: Path, disk: Files, text: str = CLUSTER) -> LogMonitor:
     def failed(error: BaseException) -> None:
         raise error
 
-    return LogMonitor(plan, LogStore(folder, disk=disk), lambda: None, failed)
+    bulkhead = Bulkhead()
+    bulkhead.close()  # nobody reads what the lines say
+    return LogMonitor(plan, LogStore(folder, disk=disk), lambda: None, failed, bulkhead)
 
 
 def test_bytes_that_wait_for_the_disk_are_stored_together(tmp_path: Path) -> None:

@@ -653,7 +653,7 @@ def missed_by_a_worker() -> RunDriver:
     """A run whose worker:1 has just ended, and says that a peer is missing."""
     driver = RunDriver()
     driver.running()
-    out = driver.exited("worker:1", 1, tail=MISSED)
+    out = driver.exited("worker:1", 1, tail=MISSED, misses_peer=True)
     assert out == [LookAtOthers(name("worker:1")), SetTimer(ev.LookTimeout(name("worker:1")), 2.0)]
     assert driver.phase() is RunPhase.RUNNING and driver.failure.task == name("worker:1")
     return driver
@@ -666,7 +666,7 @@ def test_the_others_are_looked_at_before_they_are_ended_for_a_victim(how: str) -
     """The end comes with the look, or when its time is over; a failure of another kind and a person
     do not wait, a further victim does, and a launcher that takes the run over ends it."""
     driver, victim = missed_by_a_worker(), name("worker:1")
-    assert driver.exited("worker:2", 1, tail=MISSED) == []
+    assert driver.exited("worker:2", 1, tail=MISSED, misses_peer=True) == []
     if how == "looked at":
         out = driver.feed(ev.LookedAt, victim)
     elif how == "time is over":

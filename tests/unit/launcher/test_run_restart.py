@@ -107,8 +107,8 @@ def test_the_others_are_looked_at_before_all_start_again_for_a_victim(how: str) 
     launcher that takes the run over do not wait; a further victim does."""
     driver, victim = running(RESTART), name("worker:1")
     look = [LookAtOthers(victim), SetTimer(ev.LookTimeout(victim), 2.0)]
-    assert driver.exited("worker:1", 1, tail=MISSED) == look
-    assert driver.exited("worker:2", 1, tail=MISSED) == []
+    assert driver.exited("worker:1", 1, tail=MISSED, misses_peer=True) == look
+    assert driver.exited("worker:2", 1, tail=MISSED, misses_peer=True) == []
     assert (driver.phase(), driver.state("worker:1")) == (RunPhase.RUNNING, TaskState.BACKOFF)
     ended = [KillHost("a", None, 5.0), KillHost("b", None, 5.0), PATIENCE]
     if how == "looked at":
@@ -131,7 +131,7 @@ def test_the_others_are_looked_at_before_all_start_again_for_a_victim(how: str) 
     driver.confirmed()
     driver.feed(ev.PortsPicked, {})
     driver.ready(*ALL, attempt=2)
-    assert driver.exited("worker:1", 1, attempt=2, tail=MISSED) == look
+    assert driver.exited("worker:1", 1, attempt=2, tail=MISSED, misses_peer=True) == look
 
 
 def test_the_verdict_on_an_attempt_ends_with_it() -> None:

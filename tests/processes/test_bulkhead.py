@@ -1,0 +1,143 @@
+"""Looks at a run that fail, never end, stand still, print without end or take all memory: each
+costs its sentence, and the run is as if nobody had looked."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.session import bulkhead
+from launcher.session.looks import Look
+from launcher.store.runs import RunFolder
+from tests.support import command
+from tests.support.budgets import SOAK
+from tests.support.cluster_texts import cluster_text
+from tests.support.command import Up, python_task, run, write
+from tests.support.forked import ForkServer
+from tests.support.nvidia_smi import FakeNvidiaSmi, gpu
+from tests.support.paths import SUPPORT
+from tests.support.plants.sitecustomize import ENDING, PLANTS
+from tests.support.scenario import FaultScenario, confirmed, last_states
+
+FOLDER = str(SUPPORT / "plants")
+HOW = tuple(PLANTS) if SOAK else ("fault", "spin", "hang", "flood")
+WORKS = """
+import os, sys, time
+for step in range(1, 6):
+    print(f"step {step} loss 0.5", flush=True)
+    time.sleep(0.1)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.05)
+if os.environ["TFMUX_TASK"].split("/")[1] == "worker:1":
+    raise RuntimeError("[pair.cc:561] Connection closed by peer [127.0.0.1]:229")
+time.sleep(1000)
+"""
+HOOK = "import json, os, sys; open(sys.argv[1], 'a').write(os.environ['TFMUX_OUTCOME'] + ' ')"
+
+
+@cache
+def planted() -> ForkServer:
+    """Forks launcher processes whose readers have something planted in them."""
+    return ForkServer(*command.MODULES, PYTHONPATH=FOLDER)
+
+
+@pytest.fixture
+def plant(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Has the launcher processes of commands come from where things are planted."""
+    monkeypatch.setenv("PYTHONPATH", FOLDER)
+    monkeypatch.setattr(command, "_server", planted)
+    yield
+
+
+class Seen:
+    """What became of a run whose looks were planted with something, or with nothing."""
+
+    def __init__(self, folder: Path, how: str) -> None:
+        folder.mkdir()
+        smi = FakeNvidiaSmi(folder / "bin")
+        smi.say(gpu=[gpu(0, utilization__gpu="[GPU is lost]")])
+        go, hooked = folder / "go", folder / "hooked"
+        words = [*python_task(WORKS), str(go)]
+        text = cluster_text(
+            {"worker": 2},
+            command=words,
+            workdir="",
+            grace=1,
+            start={"ready": {"worker": "started"}},
+        )
+        hook = json.dumps([sys.executable, "-c", HOOK, str(hooked)])
+        file = write(folder, f"{text}\n[hooks]\non_end = {hook}\n")
+        env = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
+        if how:
+            env["PLANT"] = how
+        with Up("up", str(file), "--json", env=env) as up:
+            for task in ("worker:0", "worker:1"):
+                up.log(task, "step 5")
+            self.stacks = run("stacks", up.run_id)
+            go.touch()
+            self.status = up.wait()
+            self.states, self.confirmed = last_states(up), confirmed(up)
+            self.failure = [e["first_failure"] for e in up.of("run") if e.get("first_failure")][-1:]
+            self.left = FaultScenario.here(up.run_id)
+            self.launchers = {e.get("launcher") for e in up.of("run")}
+            self.transcript = up.transcript()
+            self.log = (RunFolder.find(up.run_id).path / "launcher.log").read_text()
+        self.hooked = hooked.read_text() if hooked.exists() else ""
+
+    @property
+    def outcome(self) -> tuple[Any, ...]:
+        """All that must not depend on any look."""
+        failure = [(one["task"], one["how"]) for one in self.failure]
+        return self.status, self.states, self.confirmed, self.hooked, failure, self.left
+
+    def faults(self, look: Look) -> int:
+        return self.log.count(f"{bulkhead.FAULT} ({look}): ")
+
+
+def test_no_look_changes_a_run(tmp_path: Path, plant: None) -> None:
+    """Given a run that fails, looked at for figures, GPUs, hangs, its ends and the cause, when each
+    look fails, spins, hangs or floods (or stands still, fills the memory, crashes, rambles), then
+    exit code, receipt, states, first failure and hooks are the same; each kind is said in
+    launcher.log, with a traceback where there is one, and `tfmux doctor` counts it."""
+    usual = Seen(tmp_path / "nothing", "")
+    assert usual.status == 1 and usual.confirmed and usual.hooked == "failed ", usual.transcript
+    assert not any(map(usual.faults, Look)), usual.log
+    with ThreadPoolExecutor(4) as others:  # most of them wait
+        runs = {how: others.submit(Seen, tmp_path / how, how) for how in HOW}
+    for how, run_of in runs.items():
+        seen = run_of.result()
+        assert seen.outcome == usual.outcome, f"{how}\n{seen.transcript}\n{seen.log}"
+        assert seen.stacks.returncode == 0 and "worker" in seen.stacks.stdout, seen.stacks
+        for look in Look:
+            assert seen.faults(look), f"{how}: {look}\n{seen.log}"
+        if how in ENDING:
+            assert seen.log.count("the last of its kind") >= len(Look), f"{how}\n{seen.log}"
+        if how == "fault":
+            tracebacks = seen.log.count("Traceback (most recent call last)")
+            assert tracebacks == len(Look), seen.log
+    told = command.run("doctor").stdout
+    for look in Look:
+        assert f"{look}: " in told and f"in {len(HOW)} runs" in told, told
+
+
+def test_the_launcher_process_imports_nothing_that_reads_text() -> None:
+    """What it has not imported, its loop cannot call."""
+    reading = "run.verdict run.last_words store.figures store.metric_lines"
+    reading += " session.waiting session.evidence session.line_reading"
+    names = [f"launcher.{name}" for name in reading.split()]
+    script = f"""
+import sys, launcher.session.process
+from launcher.session import run_shell, slurm_allocation, hooks
+print([name for name in {names} if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done
