@@ -21,7 +21,7 @@ def test_it_prints_the_facts(tfmux_home: Path) -> None:
     """A table for each, with its name, and a line for each package that was asked for."""
     done = run("doctor")
     assert done.returncode == 0 and not done.stderr, done.stderr
-    for name in ("versions", "terminal", "programs", "config"):
+    for name in ("versions", "terminal", "programs", "config", "looks"):
         assert f"\n{name} " in f"\n{done.stdout}"
     assert "ssh: OpenSSH" in done.stdout
     lines = [line.strip() for line in done.stdout.splitlines()]
