@@ -95,6 +95,8 @@ def _train(options: Namespace, target: str, cluster: Any, index: int, workers: i
             end_quietly(optimizer)
         elif is_chief:
             train_op = tf.group(train_op, averages.apply(variables))
+        # On this worker: TensorFlow's default lets each ps write its part, on the ps's own disk.
+        saver = tf.train.Saver()
     if is_chief:
         test = {x: dataset.test.images / 255.0, y: dataset.test.labels}
         hooks.append(Report(loss, step, accuracy, test))
@@ -102,6 +104,7 @@ def _train(options: Namespace, target: str, cluster: Any, index: int, workers: i
     with tf.train.MonitoredTrainingSession(
         master=target,
         is_chief=is_chief,
+        scaffold=tf.train.Scaffold(saver=saver),
         checkpoint_dir=options.logdir if is_chief else None,
         hooks=hooks,
         config=tf.ConfigProto(device_filters=["/job:ps", task]),

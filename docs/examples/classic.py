@@ -27,12 +27,15 @@ def main():
         loss = tf.reduce_mean((tf.linalg.matvec(inputs, weights) - targets) ** 2)
         step = tf.train.get_or_create_global_step()
         train = tf.train.GradientDescentOptimizer(0.05).minimize(loss, global_step=step)
+        # One file, which this task writes; the default has a part of each ps, on the ps's disk.
+        saver = tf.train.Saver()
     # Without filters a worker would wait for all others, also for one that has ended.
     known = ["/job:ps", f"/job:worker/task:{flags.task_index}"]
     random, plane = np.random.default_rng(flags.task_index), np.array([2.0, -3.0, 0.5])
     with tf.train.MonitoredTrainingSession(
         server.target,
         is_chief=flags.task_index == 0,
+        scaffold=tf.train.Scaffold(saver=saver),
         checkpoint_dir=flags.logdir,
         config=tf.ConfigProto(device_filters=known),
         hooks=[tf.train.StopAtStepHook(last_step=STEPS)],

@@ -272,6 +272,8 @@ class TaskProgram(NamedTuple):
     terminal: bool
     umask: int
     gated: bool = False
+    logdir: str = ""
+    """A directory that is made before it; empty where none is."""
 
     def execute(self, output: int, fault: int, parent: int, gate: int) -> None:
         """Becomes the program, in a process that has just been forked by `parent`. Never returns;
@@ -303,6 +305,9 @@ class TaskProgram(NamedTuple):
             os.dup2(output if self.terminal else null, 0)
             os.dup2(output, 1)
             os.dup2(output, 2)
+            if self.logdir:
+                with suppress(OSError):  # a task that writes nothing there does not need it
+                    os.makedirs(self.logdir, exist_ok=True)
             what = self.cwd
             os.chdir(self.cwd)
             what = self.argv[0]
@@ -367,7 +372,10 @@ class Attempts:
         for name in _DROPPED:
             env.pop(name, None)
         pty = bool(wanted.get("pty"))
-        program = TaskProgram(list(wanted["argv"]), env, wanted["cwd"], pty, self._umask, gated)
+        logdir = wanted.get("logdir") or ""
+        program = TaskProgram(
+            list(wanted["argv"]), env, wanted["cwd"], pty, self._umask, gated, logdir
+        )
         if pty and gated:
             raise ValueError("a terminal has no gate")
         port = int(wanted["port"]) if wanted.get("port") else None

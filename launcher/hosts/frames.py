@@ -371,7 +371,8 @@ class Hello(Request):
 class Start(Request):
     """Starts an attempt of a task. A `gated` one has as its input a pipe, from which it reads a
     byte when it is released; then its program begins (`on_host/warm.py`). `stop` and `stop_signal`
-    say how the task is asked to end, whoever wants it: the agent alone may, too."""
+    say how the task is asked to end, whoever wants it: the agent alone may, too. A `logdir` is
+    made before it."""
 
     TYPE = wire.START
     task: TaskId
@@ -385,6 +386,7 @@ class Start(Request):
     gated: bool = False
     stop: Stop = Stop.ALL
     stop_signal: StopSignal = StopSignal.TERM
+    logdir: str = ""
 
 
 @frozen

@@ -19,13 +19,14 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 
 from ..cluster.addresses import bracketed, join
 from ..cluster.choices import Framework, OnFailure, Shell, Stop
 from ..cluster.file_model import ClusterModel, Host, Job, RunSettings
-from ..cluster.placeholders import expand, expanded
+from ..cluster.placeholders import expand, expanded, names_in
 from ..cluster.problems import PREPARE
 from ..cluster.ranks import ranks
 from ..cluster.readiness import Auto, Finished, PortListens, ProcessStarted, Readiness
@@ -158,6 +159,7 @@ class _Planner:
             directory=self._written_directory(task) is not None,
             env_from=tuple(dict.fromkeys((*run.env_from, *job.env_from))),
             warm=None if cold else self._warm_start(task, argv, values["python"]),
+            makes_logdir=self._names_logdir,
         )
 
     def _text(self, text: str, values: Mapping[str, str]) -> Text:
@@ -376,6 +378,17 @@ class _Planner:
 
     def _file(self, path: str | None) -> str | None:
         return None if path is None else str(self._cluster.local_path(path))
+
+    @cached_property
+    def _names_logdir(self) -> bool:
+        """Whether a command or a variable of any task has the log directory."""
+        cluster = self._cluster
+        commands = [cluster.run.command, *(job.command for job in cluster.jobs.values())]
+        tables = [cluster.run.env, *(job.env for job in cluster.jobs.values())]
+        tables += [host.env for host in cluster.hosts.values()]
+        texts = [word for command in commands for word in command or ()]
+        texts += [text for table in tables for text in table.values()]
+        return any("logdir" in names_in(text) for text in texts)
 
     def _logdir(self, host: str, values: Mapping[str, str]) -> str:
         """The host's log directory; with `resume`, that of the resumed run."""

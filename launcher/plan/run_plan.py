@@ -72,6 +72,9 @@ class TaskPlan:
     """The task starts in a directory that the host has, not in a copy of the workdir."""
     warm: WarmStart | None = None
     """None: it always starts cold."""
+    makes_logdir: bool = False
+    """A command or a variable of the cluster names the log directory, so that it is there on every
+    host that has a task: a program may write on another host than the one that reads."""
 
     @property
     def argv(self) -> tuple[str, ...]:

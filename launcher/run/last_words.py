@@ -61,6 +61,8 @@ class Words:
     of several write into one log, as below torchrun."""
     speaker: str = ""
     """The process of `multiprocessing` that has raised the exception, as its headline says."""
+    asks_for: tuple[int, ...] = ()
+    """Ports on which it says that it listens, or cannot listen."""
     goes_on: bool = False
     """The end of that process ends no other one: whoever has started it may wait for others."""
 
@@ -199,6 +201,11 @@ _FINGERPRINT = re2.compile(
     r"SequenceNumber=(?P<number>\d{1,15}), OpType=(?P<type>\w{1,40})"
     r"(?:, TensorShape=\[(?P<shape>[\d, ]{0,80})\])?"
 )
+_LISTENS = re2.compile(
+    r"Started server with target: grpc://[^\s/]{1,255}:(?P<port>\d{1,5})\b"
+    r"|Failed to add (?:any )?port.{0,200}'[^']{0,255}:(?P<refused>\d{1,5})'"
+)
+"""What a server of TensorFlow says of its own port."""
 _ENQUEUED = re2.compile(r"last enqueued (?:NCCL )?work: (?P<number>\d{1,15})")
 _BEGUN = re2.compile(
     r"\[PG (?:ID )?(?P<group>\d{1,6})[^\]]{0,80}\bRank (?P<rank>\d{1,6})\]"
@@ -230,7 +237,7 @@ def misses_a_peer(tail: Sequence[str]) -> bool:
 def read(tail: Sequence[str]) -> Words:
     """What the last lines of a task say."""
     lines = _last_lines(tail)
-    words = _read(lines)
+    words = replace(_read(lines), asks_for=_own_ports(lines))
     child, status = _child(lines)
     launched = _LAUNCHER.search(words.exception) is not None
     if not (launched or child or words.speaker):
@@ -245,6 +252,11 @@ def read(tail: Sequence[str]) -> Words:
     found = next(own, None) or next(missed, None) or (report if child else words)
     failed, dismissed = _listed_ranks(lines)
     return replace(found, failed=failed, dismissed=dismissed)
+
+
+def _own_ports(lines: Sequence[str]) -> tuple[int, ...]:
+    found = (match for line in lines if (match := _LISTENS.search(line)))
+    return tuple(dict.fromkeys(int(one["port"] or one["refused"]) for one in found))
 
 
 def _listed_ranks(lines: Sequence[str]) -> tuple[tuple[tuple[int, int], ...], int]:

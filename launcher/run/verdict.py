@@ -184,6 +184,7 @@ def judge(facts: Sequence[TaskEvidence]) -> Verdict | None:
     case = _Case(tuple(facts))
     for rule in (
         case.by_gpus,
+        case.by_double,
         case.by_its_own_end,
         case.by_lost_hosts,
         case.by_process_states,
@@ -346,6 +347,21 @@ class _Case:
         text = f"{first.host}: {_gpu_fault(first)}" if first.host else _gpu_fault(first)
         text += f" ({named_tasks([one.task for one in guilty])})"
         return self._verdict(guilty, Kind.GPU, missed, text, whole=True)
+
+    def by_double(self) -> Verdict | None:
+        """A task whose server asks for the port of another task, and not for its own: it has been
+        given that one's flags, or does not know its own."""
+        ports = {one.task: _port(one) for one in self.tasks}
+        for one in self.tasks:
+            if not one.words.asks_for or ports[one.task] in (None, *one.words.asks_for):
+                continue
+            asked = [other for other in self.tasks if ports[other.task] in one.words.asks_for]
+            alike = [other for other in asked if other.task.job == one.task.job] or asked
+            if len(alike) == 1 and (one.hangs_for or one.by_us or one.status):
+                how = f"runs as {alike[0].task}: its server asks for port {ports[alike[0].task]}, "
+                how += f"not for its own, {ports[one.task]}; does the program know its flags?"
+                return self._verdict([one], Kind.FAILED, False, how)
+        return None
 
     def by_its_own_end(self) -> Verdict | None:
         """Exceptions that are no victims', signals from outside, and failures without a word."""
@@ -630,6 +646,12 @@ def _end(one: TaskEvidence) -> float:
 def _loss(one: TaskEvidence) -> float:
     """When a task's host was heard last; one that is not lost comes last."""
     return float("inf") if one.lost_at is None else one.lost_at
+
+
+def _port(one: TaskEvidence) -> int | None:
+    """The port at which others find a task."""
+    ports = (name.rpartition(":")[2] for name in one.names if ":" in name)
+    return next((int(port) for port in ports if port.isdecimal()), None)
 
 
 def _is_through(one: TaskEvidence) -> bool:

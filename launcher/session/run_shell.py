@@ -607,6 +607,7 @@ class Executor:
             gated=gated,
             stop=task.stop,
             stop_signal=task.stop_signal,
+            logdir=task.logdir if task.makes_logdir else "",
         )
         self._shell.links[task.host].send(start)
 

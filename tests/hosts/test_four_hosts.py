@@ -37,6 +37,10 @@ def test_a_real_training_on_hosts(
     receipt = up.of("receipt")[0]
     assert receipt["clean"]
     assert {host["host"] for host in receipt["hosts"]} == {*names}
+    logdir = f"tfmux-logs/mission/{up.run_id}"
+    for name in names:  # on the ps's host, too, which writes nothing there
+        written = testbed[name].run(["ls", logdir]).stdout.decode().split()
+        assert ("checkpoint" in written) is (name == "tf2"), written
     for host in testbed:
         wait_until(lambda host=host: not host.leftovers(), "nothing is left")  # type: ignore[misc]
     stored = RunFolder.find(up.run_id)

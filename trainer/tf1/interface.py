@@ -21,7 +21,7 @@ from tensorflow.python.client import session
 from tensorflow.python.ops import rnn
 from tensorflow.python.util import tf_stack
 
-from trainer.tf1 import contrib, old_arguments, old_names, old_numpy, placer
+from trainer.tf1 import contrib, old_arguments, old_names, old_numpy, placer, sessions
 
 v1 = tensorflow.compat.v1
 MODULES = "tensorflow._api.v2.compat.v1"
@@ -46,6 +46,7 @@ def install(folder: str) -> None:
     old_arguments.install()
     _name_missing()
     placer.install()
+    sessions.install()
     old_numpy.give_back()
     _shorten_the_end()
     fetches = session._FetchHandler

@@ -22,6 +22,11 @@ from tensorflow.python.framework import kernels
 
 v1 = tensorflow.compat.v1
 DeviceSpec = v1.DeviceSpec
+FILES = frozenset(
+    "SaveV2 RestoreV2 MergeV2Checkpoints Save SaveSlices Restore RestoreSlice".split()
+)
+"""Operations of savers. Without a task they stay on the session's own: a checkpoint is read and
+written where the program is, which makes its directory and looks for it there."""
 CPU = {"device_type": "CPU", "device_index": 0}
 _given: Any = weakref.WeakKeyDictionary()
 """For each graph the operations whose device was chosen here, and their device before."""
@@ -98,7 +103,8 @@ class Placer:
         specs = [DeviceSpec.from_string(operation.device) for operation in group]
         named = next((spec for spec in specs if spec.task is not None), None)
         named = named or next((spec for spec in specs if spec.job is not None), DeviceSpec())
-        first = self._first(named)
+        at_home = named.task is None and any(operation.type in FILES for operation in group)
+        first = None if at_home else self._first(named)
         on_gpus = [one for one, spec in zip(group, specs, strict=True) if _is_gpu(spec)]
         to_cpu = self._soft and (
             any(spec.device_type == "CPU" for spec in specs)

@@ -188,6 +188,22 @@ def test_a_resumed_run_has_the_log_directory_of_the_other() -> None:
     assert worker.env["TFMUX_RUN_ID"] == "mnist-1"
 
 
+@pytest.mark.parametrize(
+    ("run", "made"),
+    [
+        ('command = ["a", "--logdir={logdir}"]', True),
+        ('command = ["a"]\nenv = { LOGS = "{logdir}" }', True),
+        ('command = ["a"]\ncollect = ["{logdir}"]', False),
+        ('command = ["a", "{{logdir}}"]', False),
+    ],
+)
+def test_a_log_directory_that_a_task_uses_is_made_for_all(run: str, made: bool) -> None:
+    """The words of one task are enough: another one may write there for it."""
+    jobs = '[jobs.ps]\ntasks = ["localhost:1"]\ncommand = ["b"]\n'
+    jobs += '[jobs.worker]\ntasks = ["localhost:2"]'
+    assert {one.makes_logdir for one in plan_of(local(jobs, run)).tasks} == {made}
+
+
 def test_facts_of_the_hosts_are_put_in() -> None:
     """Home, folders and picked ports appear in commands, TF_CONFIG and the spec alike."""
     facts = {

@@ -1952,3 +1952,25 @@ def test_who_holds_a_gpu_is_no_matter_of_other_exceptions(tail: list[str]) -> No
     """Given an exception that says nothing of a GPU's memory, then the holders are not named."""
     verdict = judge([task(0, tail=tail, status=1, gpu_holders=HELD), *map(ended, (1, 2, 3))])
     assert verdict is not None and "alice" not in verdict.text
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "I0000 grpc_server_lib.cc:482] Started server with target: grpc://localhost:17331",
+        "E0000 add_port.cc:83] Failed to add port to server: No address added out of total 1 "
+        "resolved for '0.0.0.0:17331'",
+    ],
+)
+def test_two_tasks_that_are_the_same_task(said: str) -> None:
+    """Given a server that asks for the port of another task, on one host or on several, then the
+    sentence says as whom it runs; a server on its own port is none."""
+    lines = [said, *traceback("errors_impl.UnknownError: Could not start gRPC server")]
+    first = task(0, names=("tf1:17331",), tail=[said], signal="TERM", by_us=True)
+    for host in ("tf1", "tf2"):
+        other = task(1, host=host, names=(f"{host}:17332",), tail=lines, status=1)
+        verdict = judge([first, other])
+        assert verdict is not None and not verdict.sure
+        assert f"worker:1 on {host} runs as worker:0" in verdict.text
+        own = judge([first, replace(other, names=(f"{host}:17331",))])
+        assert own is not None and "runs as" not in own.text

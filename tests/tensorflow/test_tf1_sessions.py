@@ -1,0 +1,97 @@
+"""Sessions of a cluster under `tf1`: waiting for the chief's variables, and mistyped flags."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.ports import free_ports
+from tests.support.tf1_scripts import tf1
+
+WAITS = """
+import threading
+import time
+import tensorflow as tf
+
+cluster = tf.train.ClusterSpec({"worker": ["localhost:PORT0", "localhost:PORT1"]})
+first = tf.train.Server(cluster, job_name="worker", task_index=0)
+second = tf.train.Server(cluster, job_name="worker", task_index=1)
+with tf.device("/job:worker/task:0"):
+    w = tf.Variable(1.0, name="w")
+    step = tf.train.get_or_create_global_step()
+    init = tf.global_variables_initializer()
+chief = tf.Session(first.target)
+threading.Timer(5, lambda: chief.run(init)).start()
+began = time.time()
+with tf.train.MonitoredTrainingSession(second.target, is_chief=False) as session:
+    print("has", session.run(w))
+manager = tf.train.SessionManager(recovery_wait_secs=7)
+print("default", tf.train.SessionManager()._recovery_wait_secs, manager._recovery_wait_secs)
+print("supervisor", tf.train.Supervisor(is_chief=False, graph=tf.Graph())._recovery_wait_secs)
+"""
+
+
+def test_a_worker_looks_every_second_and_says_that_it_waits(tmp_path: Path) -> None:
+    """The chief initialises five seconds later: the worker says once that it waits, and then has
+    the values; what a program asks for itself holds."""
+    script = WAITS
+    for number, port in enumerate(free_ports(2)):
+        script = script.replace(f"PORT{number}", str(port))
+    (tmp_path / "waits.py").write_text(script)
+    done = tf1(tmp_path, "waits.py")
+    assert done.stdout.splitlines() == [
+        "tf1: this program waits for the chief's variables",
+        "has 1.0",
+        "default 1 7",
+        "supervisor 1",
+    ], done.stderr
+
+
+SERVER = """
+import sys
+import tensorflow as tf
+
+FLAGS = tf.app.flags.FLAGS
+tf.app.flags.DEFINE_string("job", "worker", "")
+tf.app.flags.DEFINE_integer("task_id", 0, "")
+tf.app.flags.DEFINE_boolean("sync", False, "")
+CLUSTER = {"worker": ["localhost:PORT0", "localhost:PORT1"], "local": ["localhost:PORT1"]}
+
+def main(_):
+    server = tf.train.Server(CLUSTER, job_name=FLAGS.job, task_index=FLAGS.task_id)
+    print("started", server.target.partition(":")[0])
+
+tf.app.run()
+"""
+REFUSED = "trainer: worker:1 runs as worker:0: the program "
+
+
+@pytest.mark.parametrize(
+    ("task", "words", "said"),
+    [
+        (
+            "worker:1",
+            ["--taske_id=1", "--nosync"],
+            f"{REFUSED}does not know --taske_id",
+        ),
+        ("worker:1", ["--sync"], f"{REFUSED}starts the server of task 0"),
+        ("worker:1", ["--task_id=1"], ""),
+        ("worker:0", ["--taske_id=0"], ""),
+        ("main:1", ["--taske_id=1"], ""),
+        ("local:1", ["--job=local"], ""),
+        ("worker:7", [], ""),
+    ],
+)
+def test_a_program_that_is_another_task_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str, words: list[str], said: str
+) -> None:
+    """Where the task that was started is in its cluster, too; a program may have another one."""
+    script = SERVER
+    for number, port in enumerate(free_ports(2)):
+        script = script.replace(f"PORT{number}", str(port))
+    (tmp_path / "server.py").write_text(script)
+    monkeypatch.setenv("TFMUX_TASK", f"mnist-1/{task}/1;")
+    done = tf1(tmp_path, "server.py", *words)
+    assert (done.returncode, done.stdout) == ((1, "") if said else (0, "started grpc\n")), done
+    assert said in done.stderr

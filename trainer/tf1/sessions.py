@@ -1,0 +1,141 @@
+"""Sessions of a cluster as programs of TensorFlow 1 make them: where they save, how they wait.
+
+A saver that no program asks for by name is TensorFlow's default: a sharded one, of which each ps
+writes its part on its own disk. A checkpoint is whole only where all hosts share that disk, so here
+the default is one file, written where the session is.
+
+A worker whose chief has not initialised the variables looks again every second instead of every 30,
+and says that it waits. A program that starts the server of another task than it was started as,
+because of a mistyped flag, is refused.
+"""
+
+import functools
+import inspect
+import math
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow
+from tensorflow.python.training import saver as savers
+from tensorflow.python.training import session_manager
+
+from trainer.exceptions import TrainerError
+
+v1 = tensorflow.compat.v1
+RECOVERY_WAIT_SECS = 1
+SILENCE = 3.0
+"""Seconds after which a worker says that it waits."""
+_tasks: list[str] = []
+"""Names of the tasks whose servers this process has started."""
+
+
+def install() -> None:
+    """Changes version 1's savers and session managers in this process."""
+    savers._get_saver_or_default = _saver_or_default
+    for owner in (session_manager.SessionManager, v1.train.Supervisor):
+        owner.__init__ = _with_default(owner.__init__, "recovery_wait_secs", RECOVERY_WAIT_SECS)
+    _say_who_waits(session_manager.SessionManager)
+    _know_tasks(v1.train.Server)
+
+
+def _saver_or_default() -> Any:
+    """The program's saver, else one that writes all variables into one file."""
+    collection = v1.get_collection(v1.GraphKeys.SAVERS)
+    if len(collection) > 1:
+        raise RuntimeError("there are several savers: pass one to `Scaffold` or the hook")
+    if collection:
+        return collection[0]
+    saver = v1.train.Saver(allow_empty=True)
+    v1.add_to_collection(v1.GraphKeys.SAVERS, saver)
+    return saver
+
+
+def _with_default(function: Callable[..., Any], name: str, value: Any) -> Callable[..., Any]:
+    """The function with another default for one argument; what a caller passes holds."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def called(*words: Any, **options: Any) -> Any:
+        if name not in signature.bind_partial(*words, **options).arguments:
+            options[name] = value
+        return function(*words, **options)
+
+    return called
+
+
+def _say_who_waits(manager: Any) -> None:
+    """Makes waiting for the chief's variables visible, once for each session."""
+    wait, close = manager.wait_for_session, manager._safe_close
+
+    def wait_for_session(self: Any, *words: Any, **options: Any) -> Any:
+        self._tf1_silent_until = time.monotonic() + SILENCE
+        return wait(self, *words, **options)
+
+    def safe_close(self: Any, session: Any) -> None:
+        if time.monotonic() > self._tf1_silent_until:  # another look has found them without values
+            self._tf1_silent_until = math.inf
+            name = _tasks[0] if len(_tasks) == 1 else "this program"
+            print(f"tf1: {name} waits for the chief's variables")
+        close(self, session)
+
+    manager.wait_for_session, manager._safe_close = wait_for_session, safe_close
+
+
+def _know_tasks(server: Any) -> None:
+    """Remembers the tasks whose servers are started; the first one must be the task that tfmux has
+    started here, where the cluster has that."""
+    init = server.__init__
+
+    @functools.wraps(init)
+    def started(self: Any, *words: Any, **options: Any) -> None:
+        definition = _definition(*words, **options)
+        if definition is not None and not _tasks:
+            _check_task(definition)
+        init(self, *words, **options)
+        _tasks.append(f"{self.server_def.job_name}:{self.server_def.task_index}")
+
+    server.__init__ = started
+
+
+def _definition(
+    server_or_cluster_def: Any, job_name: Any = None, task_index: Any = None, *_: Any, **__: Any
+) -> Any:
+    """The task that a server is asked to be, and its cluster; None where TensorFlow finds out, or
+    says what is wrong."""
+    whole = isinstance(server_or_cluster_def, v1.train.ServerDef)
+    if whole or job_name is None or task_index is None:
+        return None
+    return job_name, task_index, v1.train.ClusterSpec(server_or_cluster_def)
+
+
+def _check_task(definition: Any) -> None:
+    """Refuses to be another task than the one that tfmux has started.
+
+    Raises:
+        TrainerError: it would run as another one of the same job.
+    """
+    job, index, cluster = definition
+    _, _, task = os.environ.get("TFMUX_TASK", "").rpartition("/")[0].rpartition("/")
+    own, _, number = task.rpartition(":")
+    if own != job or job not in cluster.jobs or not number.isdecimal():
+        return
+    if index == int(number) or int(number) not in cluster.task_indices(job):
+        return
+    unknown = _unknown_flags()
+    why = f"the program does not know {', '.join(unknown)}"
+    if not unknown:
+        why = f"the program starts the server of task {index} whatever its words say"
+    raise TrainerError(f"{task} runs as {job}:{index}: {why}")
+
+
+def _unknown_flags() -> list[str]:
+    """Flags of the command that the program has not defined; none where it does not read them by
+    `tf.app.flags`."""
+    defined = v1.app.flags.FLAGS
+    words = (word for word in sys.argv[1:] if word[:1] == "-")
+    names = dict.fromkeys(word.lstrip("-").partition("=")[0] for word in words)
+    known = [name for name in names if name in defined or name.removeprefix("no") in defined]
+    return [f"--{name}" for name in names if name not in known] if known else []
