@@ -60,6 +60,19 @@ REMARKS = {
         "data.",
         "I0000 00:00:1795302452.155  935012 coordination_service.cc:221] Initializing "
         "CoordinationService",
+        "I0000 00:00:1795883866.100888    3174 worker.cc:216] Cancellation requested for RunGraph.",
+        "W0000 00:00:1795883850.706506    3545 master_session.cc:2166] UNAVAILABLE: "
+        "recvmsg:Connection reset by peer",
+        "W0000 00:00:1795883866.104884    4030 master_session.cc:2166] UNAVAILABLE: failed to "
+        "connect to all addresses; last error: UNKNOWN: ipv4:10.77.0.3:30975: Failed to connect "
+        "to remote host: Connection refused",
+        "Additional GRPC error information from remote target /job:worker/replica:0/task:1 while "
+        "calling /tensorflow.WorkerService/DeleteWorkerSession:",
+        ':UNKNOWN:Error received from peer  {grpc_message:"recvmsg:Connection reset by peer", '
+        "grpc_status:14}",
+        ':UNKNOWN:Error received from peer  {grpc_status:14, grpc_message:"failed to connect to '
+        "all addresses; last error: UNKNOWN: ipv4:10.77.0.3:30975: Failed to connect to remote "
+        'host: Connection refused"}',
         "2025-02-09 09:37:33.337631: W tensorflow/compiler/tf2tensorrt/utils/py_utils.cc:38] "
         "TF-TRT Warning: Could not find TensorRT",
         "2025-02-09 09:37:34.496341: I external/local_xla/xla/stream_executor/cuda/cuda_executor"

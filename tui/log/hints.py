@@ -85,6 +85,8 @@ SIGNATURES: tuple[_Signature, ...] = (
         r"|Connection refused.*\b(?:grpc|ipv[46]:)|UNAVAILABLE: .*(?:[Cc]onnection|[Ss]ocket)",
         "the other task does not answer: it has ended or not started yet, a firewall is in "
         "between, or its name resolves to another address",
+        # A session that is closed, and a part of a message whose first line has this hint.
+        unless=r"master_session\.cc:\d+\]|^:UNKNOWN:Error received from peer",
     ),
     _sign(
         "cannot connect",

@@ -56,6 +56,7 @@ _INFO = (
     r"profiler_session\.cc:\d+\] Profiler session "
     r"(?:initializing|started|collecting data|tear down)\.",
     r"coordination_service\.cc:\d+\] Initializing CoordinationService",
+    r"worker\.cc:\d+\] Cancellation requested for RunGraph\.",
 )
 _INFO_OR_WARNING = (
     r"local_rendezvous\.cc:\d+\] Local rendezvous is aborting with status: "
@@ -71,6 +72,21 @@ _INFO_OR_WARNING = (
     r"dataset\.cc:\d+\] Input of GeneratorDatasetOp::Dataset will not be optimized because the "
     r"dataset does not implement the AsGraphDefInternal\(\) method needed to apply "
     r"optimizations\.",
+)
+# A session that is closed says good-bye to all tasks that it knew, also to those that have left.
+_LEFT = (
+    r"(?:recvmsg:Connection reset by peer|recvmsg:Broken pipe|Socket closed"
+    r"|failed to connect to all addresses; last error: UNKNOWN: "
+    r"ipv(?:4:\d+(?:\.\d+){3}|6:(?:%5B|\[)[0-9a-f:.]+(?:%5D|\])):\d+: "
+    r"Failed to connect to remote host: Connection refused)"
+)
+_SESSION_CLOSED = rf"master_session\.cc:\d+\] UNAVAILABLE: {_LEFT}"
+_SESSION_CLOSED_CONTINUED = (
+    r"Additional GRPC error information from remote target "
+    r"/job:(?:chief|evaluator|local|master|ps|workers?)/replica:\d+/task:\d+ while calling "
+    r"/tensorflow\.WorkerService/DeleteWorkerSession:",
+    r":UNKNOWN:Error received from peer  \{(?:"
+    rf'grpc_message:"{_LEFT}", grpc_status:14|grpc_status:14, grpc_message:"{_LEFT}")\}}',
 )
 _ERROR = (
     r"cuda_(?:platform|driver)\.cc:\d+\] failed call to cuInit: (?:INTERNAL: CUDA error: Failed "
@@ -132,9 +148,10 @@ _SOURCES: dict[str, Any] = {
         "TensorFlow": _any(
             (
                 _headed("I", _INFO),
-                _headed("IW", _INFO_OR_WARNING),
+                _headed("IW", (*_INFO_OR_WARNING, _SESSION_CLOSED)),
                 _headed("E", _ERROR),
                 *_CONTINUED,
+                *_SESSION_CLOSED_CONTINUED,
             ),
         ),
         "absl": _any(_ABSL),
@@ -143,7 +160,7 @@ _SOURCES: dict[str, Any] = {
         "JAX": _any(_JAX),
     }.items()
 }
-_BEGINNINGS = frozenset(b"EIW2TYNS ")
+_BEGINNINGS = frozenset(b"EIW2TYNSA: ")
 """First bytes of remarks: other lines, nearly all, are not looked at any further."""
 
 

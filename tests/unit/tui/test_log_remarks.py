@@ -71,6 +71,22 @@ def test_what_says_something_is_no_remark() -> None:
         assert remark_source(line.encode()) is None, line
 
 
+LOST = [
+    "Additional GRPC error information from remote target /job:ps/replica:0/task:0 while calling "
+    "/tensorflow.WorkerService/RecvTensor:",
+    "W0000 00:00:1795881462.534928   22073 local_rendezvous.cc:412] Local rendezvous is aborting "
+    "with status: UNAVAILABLE: Socket closed",
+    "W0000 00:00:1795881462.534928   22073 master_session.cc:2166] UNAVAILABLE: Deadline passed",
+    "UNAVAILABLE: From /job:ps/replica:0/task:0:",
+]
+
+
+@pytest.mark.parametrize("line", LOST)
+def test_a_peer_that_is_lost_in_a_step_is_no_remark(line: str) -> None:
+    """Only a session's last words to tasks that have left are: `DeleteWorkerSession`."""
+    assert remark_source(line.encode()) is None
+
+
 def test_no_remark_is_an_error_a_hint_or_a_metric() -> None:
     """The rules for errors, hints and metrics know none of the remarks."""
     for line in ALL_REMARKS:
