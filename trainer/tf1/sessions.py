@@ -15,7 +15,6 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable
 from typing import Any
 
 import tensorflow
@@ -36,7 +35,7 @@ def install() -> None:
     """Changes version 1's savers and session managers in this process."""
     savers._get_saver_or_default = _saver_or_default
     for owner in (session_manager.SessionManager, v1.train.Supervisor):
-        owner.__init__ = _with_default(owner.__init__, "recovery_wait_secs", RECOVERY_WAIT_SECS)
+        _set_default(owner.__init__, "recovery_wait_secs", RECOVERY_WAIT_SECS)
     _say_who_waits(session_manager.SessionManager)
     _know_tasks(v1.train.Server)
 
@@ -53,17 +52,14 @@ def _saver_or_default() -> Any:
     return saver
 
 
-def _with_default(function: Callable[..., Any], name: str, value: Any) -> Callable[..., Any]:
-    """The function with another default for one argument; what a caller passes holds."""
-    signature = inspect.signature(function)
-
-    @functools.wraps(function)
-    def called(*words: Any, **options: Any) -> Any:
-        if name not in signature.bind_partial(*words, **options).arguments:
-            options[name] = value
-        return function(*words, **options)
-
-    return called
+def _set_default(function: Any, name: str, value: Any) -> None:
+    """Gives one argument of a function another default; what a caller passes holds."""
+    plain = inspect.unwrap(function)  # a decorator names the caller of the function in a warning
+    parameters = inspect.signature(plain).parameters.values()
+    with_default = [one.name for one in parameters if one.default is not one.empty]
+    defaults = [*plain.__defaults__]
+    defaults[with_default.index(name)] = value
+    plain.__defaults__ = tuple(defaults)
 
 
 def _say_who_waits(manager: Any) -> None:
