@@ -236,10 +236,12 @@ class Tasks:
     def _refused(self, event: ev.TaskStarted) -> list[Instruction]:
         """Its host starts nothing more of this run: somebody has ended it there."""
         data, task = self._data, event.task
-        if data.phase is RunPhase.KILLING:
-            data.update_task(task, state=self._shutdown.task_state, state_before_loss=None)
+        killing = data.phase is RunPhase.KILLING
+        state = self._shutdown.task_state if killing else TaskState.STOPPED
+        data.update_task(task, state=state, ended=data.now, state_before_loss=None)
+        if killing:
             return []
-        data.update_task(task, state=TaskState.STOPPED, reason=event.error, state_before_loss=None)
+        data.update_task(task, reason=event.error)
         data.fail(task, event.error, ())
         return self._shutdown.kill_all(Cause.OUTSIDE)
 
