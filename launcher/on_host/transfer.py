@@ -446,7 +446,7 @@ class CollectedMembers:
                     return
                 if part and had < info.st_size:
                     head.update(size=info.st_size - had, offset=had)
-            if not os.access(path, os.R_OK):
+            if not os.access(path, os.R_OK, effective_ids=True):
                 self.problem(f"{path}: {os.strerror(errno.EACCES)}")
                 return
         else:

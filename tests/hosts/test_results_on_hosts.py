@@ -24,7 +24,6 @@ SAVE = """
 import os, sys, time
 os.makedirs("out", exist_ok=True)
 open(f"out/{sys.argv[1]}.ckpt", "w").write(sys.argv[1] * 1000)
-open("a.tmp", "w").write("ignored")
 print("saved", flush=True)
 until = sys.argv[2]
 while until and not os.path.exists(until):
@@ -33,10 +32,10 @@ while until and not os.path.exists(until):
 
 
 def workdir(folder: Path) -> None:
-    """A workdir with a file, and a rule of what is ignored."""
+    """A workdir with a file, in which git ignores all that tasks will save."""
     (folder / "work").mkdir()
     (folder / "work/train.py").write_text("pass")
-    (folder / "work/.gitignore").write_text("*.tmp\n")
+    (folder / "work/.gitignore").write_text("out/\n*.ckpt\n")
 
 
 def cluster(hosts: str, *places: str, until: str = "", run: str = "") -> str:

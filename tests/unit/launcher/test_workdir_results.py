@@ -224,6 +224,24 @@ def test_what_cannot_be_moved_stays_where_it_is(home: Path) -> None:
     assert (stage / "work/a").read_text() == "a" and (kept / "b").read_text() == "b"
 
 
+def test_a_file_that_may_not_be_read_is_left_out_and_named_before_anything_is_sent(
+    home: Path,
+) -> None:
+    """The others are announced, with what they take."""
+    stage = staged(home)
+    put(stage, ["open.pt", "closed.pt", "folder/x"])
+    (stage / "work/closed.pt").chmod(0)
+    (stage / "work/folder").chmod(0)
+    found = transfer.CollectedMembers({})
+    found.add_paths([("work", str(stage / "work"))])
+    names = [head["name"] for head, _ in found.members if head["kind"] == "file"]
+    assert names == ["work/open.pt"]
+    said = {problem.partition(": ")[0].rstrip("/"): problem for problem in found.problems}
+    assert set(said) == {str(stage / "work/closed.pt"), str(stage / "work/folder")}
+    assert all("Permission denied" in problem for problem in said.values())
+    (stage / "work/folder").chmod(0o700)
+
+
 def test_a_huge_workdir_is_not_looked_through_for_long(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
