@@ -158,7 +158,7 @@ _VICTIM = re2.compile(
     r"|(?:Unavailable|Aborted|Cancelled)Error: |Connection reset by peer|Broken ?[Pp]ipe"
     r"|ConnectionRe(?:set|fused)Error|EOFError|CreateSession still waiting"
     # the bundled trainer
-    r"|waits for [\w-]{1,63}:\d{1,6} \("
+    r"|waits for [\w-]{1,63}:\d{1,6} \(|^tf1: .{1,80} waits for the chief's variables$"
     # Horovod
     r"|Horovod has been shut down|waiting for remainder of ranks|HorovodInternalError"
     # MPI

@@ -12,6 +12,7 @@ named where nothing points to one.
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -463,7 +464,7 @@ class _Case:
             return None  # the usual end: most are through
         guilty = named or early
         guilty.sort(key=_end)
-        how = "left with exit code 0"
+        how = f"left with exit code 0{_when(guilty[0])}"
         return self._verdict(guilty[:1], Kind.LEFT_EARLY, bool(named) or len(early) == 1, how)
 
     def by_sequence(self) -> Verdict | None:
@@ -515,7 +516,9 @@ class _Case:
         if _is_elsewhere(hanging[0]):
             return None
         if _waits(hanging[0]) and self.early:
-            how = f"left with exit code 0; {hanging[0].task} is in {own_frame(hanging[0].stack)}"
+            when = _when(self.early[0]) if len(self.early) == 1 else ""
+            how = f"left with exit code 0{when}; "
+            how += f"{hanging[0].task} is in {own_frame(hanging[0].stack)}"
             return self._verdict(self.early, Kind.LEFT_EARLY, False, how)
         how = f"is in {own_frame(hanging[0].stack)}"
         return self._verdict(hanging, Kind.STUCK, _stays_elsewhere(hanging[0]), how)
@@ -641,6 +644,12 @@ class _Case:
 def _end(one: TaskEvidence) -> float:
     """When a task ended; those of which it is not known come last."""
     return float("inf") if one.ended_at is None else one.ended_at
+
+
+def _when(one: TaskEvidence) -> str:
+    """When a task ended, as a clock of this machine shows it."""
+    at = one.ended_at
+    return "" if at is None else time.strftime(" at %H:%M:%S", time.localtime(at))
 
 
 def _loss(one: TaskEvidence) -> float:

@@ -6,7 +6,9 @@ cannot do what it is asked for.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -217,6 +219,25 @@ def test_the_code_decides_in_python_too(code: int) -> None:
     else:
         assert verdict.tasks == (TaskId("worker", 0),) and verdict.sure is (code in ANSWERS)
         assert "shard 7 is not mine, on ipv4:10.0.0.1:2222" in verdict.text
+
+
+WAITS = [
+    "I0000 master.cc:278] CreateSession still waiting for response from worker: "
+    "/job:worker/replica:0/task:0"
+]
+
+
+@pytest.mark.parametrize("tail", [WAITS, ["tf1: worker:1 waits for the chief's variables"]])
+def test_too_few_steps_for_a_second_worker(tail: list[str]) -> None:
+    """The chief is through before another worker has begun: the sentence says who had ended, and
+    when; what the chief said as it closed its session is no evidence."""
+    end = ["Done", "UNAVAILABLE: recvmsg:Connection reset by peer"]
+    chief, late = worker(end, 0, 0), replace(worker(tail, 1, None), hangs_for=60.0)
+    verdict = judge([ps(), chief, late])
+    assert verdict is not None and verdict.kind is Kind.LEFT_EARLY
+    at = time.strftime("%H:%M:%S", time.localtime(20.0))
+    assert verdict.text.startswith(f"worker:0 on tf2 left with exit code 0 at {at}; 1 other waited")
+    assert [one.task for one in verdict.evidence] == [late.task]
 
 
 def test_a_task_that_is_through_is_no_victim() -> None:
