@@ -142,6 +142,6 @@ def test_f5_refreshes_and_nothing_else() -> None:
     }
     again = {"home.again", "check.again", "stacks.again"}
     assert {name for key, name in bound if key == "f5"} == again
-    launching = {"home.launch", "edit.launch", "check.launch", "again"}
+    launching = {"home.launch", "edit.launch", "check.launch", "again", "starting.retry"}
     assert {name for key, name in bound if key == "l"} == launching
     assert {key for key, name in bound if name in again} == {"f5"}

@@ -40,6 +40,7 @@ class Client:
         self.lock = LockState.FREE
         self.over = False
         self.connecting = False
+        self.stopped = False
         self.looks = 0
         """Looks at the lock."""
 
@@ -66,6 +67,7 @@ class Client:
             tried,
             lock=self.look_at_lock,
             over=lambda: self.over,
+            stopped=lambda: self.stopped,
             kill=self.kill,
             connecting=self.connecting,
             wall=WALL + self.now if wall is None else wall,
@@ -314,6 +316,20 @@ def test_a_launcher_process_that_begins_has_longer(state: ClientState, lock: Loc
     client.kill, client.lock = True, lock
     assert client.after(0.0, LinkState.SILENT) is Action.WAIT
     assert client.after(START_SECONDS, LinkState.SILENT) is Action.WAIT
+    assert client.after(0.1, LinkState.SILENT) is Action.TAKE_OVER
+
+
+@pytest.mark.parametrize("state", [ClientState.STARTING, ClientState.FOLLOWING])
+@pytest.mark.parametrize("lock", [LockState.HELD, LockState.NEW])
+def test_a_launcher_process_that_is_stopped_does_not_begin(
+    state: ClientState, lock: LockState
+) -> None:
+    """Given a launcher process that has not said anything and that the kernel calls stopped, when a
+    kill waits for it, then it has no longer than one that has begun."""
+    client = Client(state)
+    client.kill, client.lock, client.stopped = True, lock, True
+    assert client.after(0.0, LinkState.SILENT) is Action.WAIT
+    assert client.after(HEARD_SECONDS, LinkState.SILENT) is Action.WAIT
     assert client.after(0.1, LinkState.SILENT) is Action.TAKE_OVER
 
 
