@@ -420,21 +420,35 @@ print(tf.layers.dense(outputs, 6).shape)
 """
 
 
+LEARNING_PHASE = """
+import tensorflow as tf
+
+tf.keras.backend.set_learning_phase(True)
+"""
+LEGACY = "legacy Keras has it: `pip install tf_keras`, without `TF_USE_LEGACY_KERAS=0`"
+
+
 @pytest.mark.parametrize(
-    ("legacy", "out", "hint"),
+    ("script", "legacy", "out", "hint"),
     [
-        (None, "(2, 4, 6)\n", ""),
-        ("0", "", "legacy Keras has it: `pip install tf_keras`, without `TF_USE_LEGACY_KERAS=0`"),
+        (LAYERS, None, "(2, 4, 6)\n", ""),
+        (LAYERS, "0", "", LEGACY),
+        (LEARNING_PHASE, "0", "", LEGACY),
     ],
 )
 def test_layers_and_cells_are_legacy_kerass(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, legacy: str | None, out: str, hint: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    script: str,
+    legacy: str | None,
+    out: str,
+    hint: str,
 ) -> None:
     """Where it is installed, and unless the user says otherwise."""
     monkeypatch.delenv("TF_USE_LEGACY_KERAS", raising=False)
     if legacy:
         monkeypatch.setenv("TF_USE_LEGACY_KERAS", legacy)
-    (tmp_path / "script.py").write_text(LAYERS)
+    (tmp_path / "script.py").write_text(script)
     done = tf1(tmp_path, "script.py")
     assert done.stdout == out and hint in done.stderr, done.stderr
 

@@ -93,7 +93,7 @@ def make_environment(folder: Path) -> None:
         (folder / "bin" / name).symlink_to(home / version)
     (folder / "pyvenv.cfg").write_text(f"home = {home}\ninclude-system-site-packages = false\n")
     others = (name for name in ("jax", "torch") if importlib.util.find_spec(name))
-    for entry in _entries("tensorflow", "tensorboard", *others):
+    for entry in _entries("tensorflow", "tensorboard", "tf_keras", *others):
         (site / entry).symlink_to(f"{_PACKAGES}/{entry}")
 
 

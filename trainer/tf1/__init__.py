@@ -7,6 +7,7 @@ uses of NumPy's older releases, `old_numpy`. What is left of Python 2 in it is n
 import ast
 import importlib.util
 import os
+import re
 import sys
 import traceback
 import types
@@ -99,7 +100,7 @@ def _report(error: BaseException, script: str) -> None:
     sys.stdout.flush()
     traceback.print_exception(error.with_traceback(frames))
     hint = python2.hint(error) or old_names.hint(error)
-    if str(error).endswith("is not available with Keras 3."):
+    if re.search(r"is not available with Keras 3\.$|^module 'keras\._tf_keras\.", str(error)):
         hint = f"legacy Keras has it: `pip install tf_keras`, without `{LEGACY_KERAS}=0`"
     if hint:
         print(f"tf1: {hint}", file=sys.stderr)
