@@ -24,8 +24,8 @@ from typing import Any
 
 from .looks import LookQuestion
 
-MEMORY = 2 << 30
-"""Bytes of address space; the code and its libraries take a quarter of it."""
+MEMORY = 1 << 30
+"""Bytes of address space; the code and its libraries take 50 MB."""
 CLOCK = 5.0
 """Times its processor time a question may take by the clock: the machine may be busy."""
 _PRINTED = 1 << 20

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from tests.support.command import Up, python_task, run, write
 from tests.support.forked import ForkServer
 from tests.support.nvidia_smi import FakeNvidiaSmi, gpu
 from tests.support.paths import SUPPORT
+from tests.support.patience import wait_until
 from tests.support.plants.sitecustomize import ENDING, PLANTS
 from tests.support.scenario import FaultScenario, confirmed, last_states
 
@@ -127,6 +129,47 @@ def test_no_look_changes_a_run(tmp_path: Path, plant: None) -> None:
     told = command.run("doctor").stdout
     for look in Look:
         assert f"{look}: " in told and f"in {len(HOW)} runs" in told, told
+
+
+ASKS = """
+import asyncio, os, signal, socket, sys
+from launcher.session.bulkhead import Bulkhead
+from launcher.session.looks import Victims
+
+async def main():
+    own = socket.socketpair()
+    for one in own:
+        one.set_inheritable(True)
+    asking = asyncio.create_task(Bulkhead().ask(Victims((("x",),))))
+    while True:
+        await asyncio.sleep(0.02)
+        for pid in readers():
+            if open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] == "T":
+                folder = f"/proc/{pid}/fd"
+                files = [os.readlink(f"{folder}/{fd}") for fd in os.listdir(folder)]
+                print(pid, sum(file.startswith("socket:") for file in files), flush=True)
+                os.kill(os.getpid(), signal.SIGKILL)
+
+def readers():
+    return [pid for task in os.listdir("/proc/self/task")
+            for pid in open(f"/proc/self/task/{task}/children").read().split()]
+
+asyncio.run(main())
+"""
+
+
+def test_a_reader_ends_with_its_launcher_and_has_nothing_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Given a reader that is stopped, so that no timer ends it, when the process that has asked is
+    killed, then it is gone; and it has had no socket but that of its questions."""
+    monkeypatch.setenv("PYTHONPATH", FOLDER)
+    monkeypatch.setenv("PLANT", "stop")
+    done = subprocess.run([sys.executable, "-P", "-c", ASKS], capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL and done.stdout, done
+    pid, sockets = done.stdout.split()
+    assert sockets == "1"
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the reader has ended")
 
 
 def test_the_launcher_process_imports_nothing_that_reads_text() -> None:
