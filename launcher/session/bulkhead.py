@@ -59,6 +59,7 @@ class Bulkhead:
         self._closed: set[Look] = set()
         """Looks that nobody makes any more."""
         self._faults: Counter[Look] = Counter()
+        self._prepared = False
         self._log = DiskThread("faults of looks", lambda error: None)
         self._lines, self._runs = _Lane("reader of lines", self), _Lane("reader of runs", self)
 
@@ -92,8 +93,10 @@ class Bulkhead:
             (self._lines if of_lines else self._runs).put(look, make, told)
 
     def prepare(self) -> None:
-        """Starts the reader of lines, so that it is there when it is needed."""
-        self._lines.prepare()
+        """Starts the reader of lines with the first task, so that it is there when it is needed."""
+        if not self._prepared:
+            self._prepared = True
+            self._lines.prepare()
 
     def around(self, look: Look) -> _Around:
         """Encloses what the launcher process does itself for a look: a fault ends that, and nothing

@@ -74,8 +74,6 @@ _CLOCK_STEP = 1.0
 """Seconds by which a clock that was set differs from one that is kept in step."""
 _STATS = "stats of hosts"
 _END_SECONDS = 1.0
-_READER_SECONDS = 1.0
-"""Seconds after the first start in which a run may end well that prints nothing."""
 _THREADS = "worker"
 """How the names of the loop's threads begin."""
 _PACKAGE = __name__.partition(".")[0]
@@ -461,8 +459,6 @@ class Executor:
         self._looks: dict[ev.Timer, asyncio.TimerHandle] = {}
         """Looks at tasks some seconds before they are called not ready in time."""
         self._releases: list[asyncio.Task[None]] = []
-        self._prepares = False
-        """The reader of lines has been started, or soon is."""
         self._starts: dict[str, list[do.StartTask | do.ReleaseTask]] = {}
         """Tasks to be started or let go on, by their hosts."""
 
@@ -481,7 +477,7 @@ class Executor:
                 self._set_timer(timer, seconds)
             case do.StartTask(task) | do.ReleaseTask(task):
                 self._start_soon(task.host, what)
-                self._prepare_reader()
+                shell.bulkhead.prepare()
             case do.CheckHosts(ports):
                 shell.spawn(shell.preparation.check(ports=ports), "check of hosts")
             case do.PickPorts(tasks):
@@ -502,13 +498,6 @@ class Executor:
             case do.End():
                 self._starts.clear()
                 shell.spawn(self._finish(), END)
-
-    def _prepare_reader(self) -> None:
-        """Starts the reader of lines after the first tasks: its imports come after theirs."""
-        if not self._prepares:
-            self._prepares = True
-            loop = asyncio.get_running_loop()
-            loop.call_later(_READER_SECONDS, self._shell.bulkhead.prepare)
 
     async def _release(self, host: str) -> None:
         if look := self._shell.hosts.stats.gpus.looks.get(host):
