@@ -64,7 +64,7 @@ SIGNATURES: tuple[_Signature, ...] = (
         r"Could not start gRPC server|[Aa]ddress already in use|EADDRINUSE"
         r"|Failed to add (?:any )?port|server socket has failed to (?:listen|bind)",
         "an earlier run or another program uses the port: `tfmux check FILE` names it, and port "
-        "`auto` avoids it",
+        "`auto` avoids it; or a task of this run does, whose role the program has taken",
     ),
     _sign(
         "waiting for a task",
