@@ -173,7 +173,7 @@ def by_tfmux(flood: Flood, folder: Path) -> Took:
     after = processor.sample(processes)
     keys = tuple(typist.stop())
     flood.touch("end")
-    until(lambda: read_end(run_folder.events) is not None, pace=0.05)
+    until(lambda: read_end(run_folder.events, run_folder.run_id) is not None, pace=0.05)
     terminal.close(b"q")
     flood.verify([path / f"worker-{number}.log" for number in range(flood.tasks)])
     return Took(seconds, {name: after[name] - before[name] for name in processes}, keys)

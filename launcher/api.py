@@ -173,7 +173,8 @@ class Run:
         """
 
         def start(on_end: Callable[[], None]) -> _Started:
-            folder = stored_folder(run_id, None if file is None else Path(file))
+            path = None if file is None else Path(file)
+            folder = stored_folder(run_id, path, removed=True)
             if not has_launcher(folder) and StoredRun(folder).over:
                 raise RunEndedError(f"{folder.run_id} has ended")
             files = EventFiles(folder, from_end=True)

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from pathlib import Path
 
 from .errors import TfmuxError
@@ -69,6 +71,24 @@ def installed_trainer() -> str:
     folders = (own / "bundled", own.parent)
     found = (each for each in folders if (each / "trainer" / "__main__.py").exists())
     return str(next(found, ""))
+
+
+def read_small(path: Path | str, most: int) -> bytes:
+    """Returns the contents of a small file: at most so many bytes, and of a regular file only.
+
+    Raises:
+        OSError: it is not there, cannot be read, or is a folder or a pipe.
+        ValueError: it is longer.
+    """
+    # A pipe without a writer would block the open for ever.
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise ValueError(f"longer than {most} bytes")
+    return data
 
 
 def _home(variable: str, default: str) -> Path:

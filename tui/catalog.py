@@ -13,7 +13,15 @@ from launcher.cluster.read import load
 from launcher.errors import ClusterFileError, LockError
 from launcher.frozen import frozen
 from launcher.paths import Stamp
-from launcher.session.run_list import ActiveHost, ListedRun, RunReader, active_runs, unreadable_run
+from launcher.session.run_list import (
+    ActiveHost,
+    ListedRun,
+    RunReader,
+    active_runs,
+    removed_runs,
+    unreadable_run,
+    without_copies,
+)
 from launcher.store.runs import RunFolder
 from tui import demos
 
@@ -116,11 +124,14 @@ class Catalog:
         the runs that cannot be read."""
         folders, unreadable = RunFolder.scan()
         runs = [self._run(folder) for folder in folders[:MOST_RUNS]]
+        active = without_copies([run for run in runs if run.active])
+        active += removed_runs({folder.run_id for folder in folders})
+        runs = active + [run for run in runs if not run.active]
         return runs + [replace(unreadable_run(run), asked=True) for run in unreadable[:MOST_RUNS]]
 
     def _run(self, folder: RunFolder) -> ListedRun:
         run_id = folder.run_id
-        reader = self._readers.setdefault(run_id, RunReader(folder))
+        reader = self._readers.setdefault(folder.path.name, RunReader(folder))
         run = reader.read()
         try:
             launcher = None if run.over else folder.launcher_pid()

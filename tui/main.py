@@ -563,11 +563,12 @@ def _start_launcher(command: str, arguments: argparse.Namespace) -> LauncherProc
             return None
         from launcher.paths import runs_home
         from launcher.store.launcher_lock import is_abandoned
+        from launcher.store.runs import RunFolder
 
-        folder = runs_home() / arguments.run
-        if not is_abandoned(folder):
+        folder = RunFolder(runs_home() / arguments.run)
+        if not is_abandoned(folder.path, folder.run_id):
             return None
-        ssh = _mentions_ssh(folder / "cluster.toml")
+        ssh = _mentions_ssh(folder.cluster_file)
     elif command == "up":
         from launcher.paths import runs_home
 

@@ -113,7 +113,7 @@ class RunClients:
         )
 
     def _open(self, run_id: str, follow: Callable[[RunFolder], RunClient]) -> RunControl:
-        folder = RunFolder.find(run_id)
+        folder = RunFolder.find(run_id, removed=True)
         if not has_launcher(folder) and (stored := StoredRun(folder)).over:
             return FinishedRun(stored)
         return self._follow(follow(folder))

@@ -23,15 +23,23 @@ from ..errors import LauncherError, LockError, TfmuxError
 from ..ids import TaskId, new_run_id
 from ..printable import printable
 from ..run.gpus import GpuSample
-from ..run.snapshot import HostReceipt, Receipt, RunView, Snapshot
+from ..run.snapshot import HostReceipt, Receipt, Snapshot
 from ..run.states import HostState, Outcome, RunPhase
 from ..run.views import Record, Views
 from ..store.logs import LogStore
 from ..store.metrics import MetricsFile, Series
 from ..store.runs import RunFolder
-from ..store.stream import PublicEvent, decode, plain, printable_values, read_end
+from ..store.stream import Damage, PublicEvent, decode, plain, printable_values, read_end
 from .latch import Latch
-from .launcher_link import FLUSH_SECONDS, LauncherLink, ProcessState, take_lock
+from .launcher_link import (
+    FLUSH_SECONDS,
+    NOT_UNDERSTOOD,
+    LauncherLink,
+    ProcessState,
+    attach_order,
+    take_lock,
+    unknown,
+)
 from .launcher_process import LauncherProcess
 from .stored import StoredRun, find_resumed
 from .supervision import (
@@ -50,11 +58,6 @@ if TYPE_CHECKING:
     from ..hosts.auth_prompt import PromptHandler
     from ..run.stack_groups import Stacks
     from .prompts import PromptResponder
-
-
-def unknown(folder: RunFolder) -> Views:
-    """A run of which nothing is known yet."""
-    return Views(RunView(folder.run_id, folder.run_id, RunPhase.CONNECTING, time.time()))
 
 
 def resume(views: Views) -> None:
@@ -97,7 +100,6 @@ _UNSUPERVISED = "no launcher supervises this run"
 _FIRST_SECONDS = 10.0
 """Longest wait for the state of a run that has a launcher."""
 _MOST_NOTES = 100
-_NOT_UNDERSTOOD = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 class RunClient:
@@ -130,6 +132,8 @@ class RunClient:
         self.logs = LogStore(folder.path, read_only=True)
         self.detached = False
         """The run has been left and goes on."""
+        self.damage = Damage()
+        """Parts of the run's record that could not be read, where it was taken up from that."""
         self._metrics = MetricsFile(folder.metrics)
         self._curves = False
         """Somebody wants the metrics: nobody else keeps those of thousands of tasks."""
@@ -208,7 +212,7 @@ class RunClient:
         try:
             folder = RunFolder.create(run_id, text, cluster)
             try:
-                lock = take_lock(folder)
+                lock = take_lock(folder, new=True)
             except LockError:
                 folder.remove()  # nothing was launched from it
                 raise
@@ -217,6 +221,7 @@ class RunClient:
             raise
         on_close = on_close or _ON_HANGUP[cluster.run.on_hangup]
         order = {"launch": run_id, "resume": source, "on_close": on_close}
+        order |= {"folder": str(folder.path)}
         link = process.order(order | {"checked": cluster.file.checked}, lock)
         views = unknown(folder)
         views.update_run(name=cluster.name, resume=source)
@@ -293,15 +298,18 @@ class RunClient:
                 os.close(lock)
             raise
         # Both read the files, at the same time; what is wrong with them ends it, too.
-        link = process.order({"attach": folder.run_id, "on_close": "nothing"}, lock)
+        link = process.order(attach_order(folder, "nothing"), lock)
         try:
-            views = StoredRun(folder).views
+            stored = StoredRun(folder)
+            views = stored.views
         except BaseException:
             link.close()
             process.forget()
             raise
         resume(views)
-        return cls(folder, views, link, process=process, ask=ask, on_end=on_end)
+        client = cls(folder, views, link, process=process, ask=ask, on_end=on_end)
+        client.damage = stored.damage
+        return client
 
     # --- RunControl -----------------------------------------------------------------------
 
@@ -502,7 +510,7 @@ class RunClient:
     def _receive(self, seconds: float) -> None:
         try:
             self._handle(self._launcher.receive(seconds))
-        except _NOT_UNDERSTOOD as error:  # a launcher of another version
+        except NOT_UNDERSTOOD as error:  # a launcher of another version
             self.note(
                 f"the launcher process sent a message that this version does not know: {error}"
             )
@@ -661,7 +669,7 @@ class RunClient:
             self._tried,
             lock=self._launcher.look_at_lock,
             stopped=lambda: self._launcher.find_process().stopped,
-            over=lambda: read_end(self.folder.events) is not None,
+            over=lambda: read_end(self.folder.events, self.run_id) is not None,
             kill=kill,
             connecting=any(host.state is HostState.CONNECTING for host in hosts),
             wall=time.time(),

@@ -17,8 +17,12 @@ from typing import Any
 from ..agent.folders import FolderError
 from ..errors import LockError
 from ..frozen import frozen
-from ..store.launcher_lock import FollowedError, acquire, take_over
+from ..run.snapshot import RunView
+from ..run.states import RunPhase
+from ..run.views import Record, Views
+from ..store.launcher_lock import FollowedError, take_over
 from ..store.runs import RunFolder, socket_path
+from ..store.stream import decode
 from .launcher_process import LauncherProcess
 from .supervision import LinkState, LockState, Tried
 
@@ -33,6 +37,7 @@ _LONGEST_WORDS = 500
 _CREDENTIALS = struct.Struct("3i")
 _STOPPED = "Tt"
 """States of a process that a signal, or a debugger, has stopped."""
+NOT_UNDERSTOOD = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 _NOBODY_LISTENS = (FileNotFoundError, ConnectionRefusedError, BlockingIOError, TimeoutError)
 
 
@@ -64,6 +69,39 @@ def _peer_pid(link: socket.socket) -> int:
         )
         return 0 if pid == os.getpid() else int(pid)  # of a pair, it is who made it
     return 0
+
+
+def told_state(folder: RunFolder) -> Views | None:
+    """The run as its launcher process tells it now, for whoever does not follow it; None where that
+    does not answer."""
+    views = unknown(folder)
+    try:
+        link = ControlConnection(connect(folder.run_id))
+    except OSError:
+        return None
+    try:
+        link.send({"command": "subscribe", "on_close": "nothing", "prompts": False})
+        deadline = time.monotonic() + _CONNECT_SECONDS
+        while (left := deadline - time.monotonic()) > 0:
+            messages = link.receive(left)
+            if messages is None:
+                return None
+            for message in messages:
+                if "changed" in message:  # the first one has all records
+                    for values in message["changed"]:
+                        if isinstance(record := decode(values), Record):
+                            views.take(record)
+                    return views
+    except NOT_UNDERSTOOD:  # a launcher of another version
+        return None
+    finally:
+        link.close(flush=False)
+    return None
+
+
+def unknown(folder: RunFolder) -> Views:
+    """A run of which nothing is known yet."""
+    return Views(RunView(folder.run_id, folder.run_id, RunPhase.CONNECTING, time.time()))
 
 
 class ControlConnection:
@@ -125,15 +163,15 @@ class ControlConnection:
         self._link.close()
 
 
-def take_lock(folder: RunFolder) -> int | None:
+def take_lock(folder: RunFolder, *, new: bool = False) -> int | None:
     """The lock of a run, as a descriptor; None where a launcher process holds it, or listens
-    although locks do not work here.
+    although locks do not work here. Nobody can hold that of a `new` run.
 
     Raises:
         LockError: nobody listens, and whether a launcher process lives cannot be seen.
     """
     try:
-        return acquire(folder.path)
+        return folder.take_lock(new=new)
     except LockError:
         if _listens(folder):
             return None
@@ -152,6 +190,11 @@ def has_launcher(folder: RunFolder) -> bool:
         if _listens(folder):
             return True
         raise
+
+
+def attach_order(folder: RunFolder, on_close: str) -> dict[str, Any]:
+    """The order with which a launcher process takes a run up."""
+    return {"attach": folder.run_id, "folder": str(folder.path), "on_close": on_close}
 
 
 def _listens(folder: RunFolder) -> bool:
@@ -314,7 +357,8 @@ class LauncherLink:
             # It may not have read its order yet: continued later, it would launch the run.
             self._process.kill()
         try:
-            lock = (take_over if take_over_run else acquire)(self._folder.path)
+            folder = self._folder
+            lock = take_over(folder.path, folder.run_id) if take_over_run else folder.take_lock()
             if take_over_run or lock is not None:
                 process = LauncherProcess()
         except FollowedError:
@@ -330,7 +374,7 @@ class LauncherLink:
             return Tried.FOLLOWED
         self._forget_process()
         self._process = process
-        order = {"attach": self._folder.run_id, "on_close": self.subscription["on_close"]}
+        order = attach_order(self._folder, self.subscription["on_close"])
         self._begin(process.order(order | {"died": died, "end": end}, lock))
         return Tried.STARTED
 

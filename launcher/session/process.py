@@ -6,13 +6,13 @@ sends one order, and with it a descriptor that holds the run's lock. The order c
 when a person says so (`standby`): until then it makes ready what every launch needs, and ends when
 the connection does. With `ssh` it imports what logs in to hosts, which takes as long as all else:
 
-    {"launch": RUN_ID, "resume": [RUN_ID, RUN_ID] | null, "on_close": "kill" | "nothing",
-     "checked": "…"}
+    {"launch": RUN_ID, "folder": PATH, "resume": [RUN_ID, RUN_ID] | null,
+     "on_close": "kill" | "nothing", "checked": "…"}
         with the fields of a `Resume`, and the mark of the cluster file that the front end has
         checked (`cluster.read.mark_of`). Nobody else has the other end of the connection. The mark
         is believed for that text alone, if both processes have the same checks; else all is checked
         here. Single values, and local paths, are checked in any case
-    {"attach": RUN_ID, "on_close": "kill" | "nothing", "died": "…", "end": false}
+    {"attach": RUN_ID, "folder": PATH, "on_close": "kill" | "nothing", "died": "…", "end": false}
         without a descriptor: although a launcher that stands still holds the lock; `died` says
         what the one before died of, and with `end` the run is ended, since they all do
 
@@ -42,12 +42,12 @@ import traceback
 from collections.abc import Iterable
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
 from ..cluster.read import load
 from ..errors import LauncherError, TfmuxError
-from ..paths import runs_home
 from ..plan.facts import Resume
 from ..printable import printable
 from ..run import events as ev
@@ -159,7 +159,7 @@ def shell_for(order: dict[str, Any], crash: Crash = crash) -> RunShell:
 
 
 def _folder(order: dict[str, Any]) -> RunFolder:
-    return RunFolder(runs_home() / (order.get("launch") or order["attach"]))
+    return RunFolder(Path(order["folder"]), order.get("launch") or order["attach"])
 
 
 def _log_to(folder: RunFolder) -> None:

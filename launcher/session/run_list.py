@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import ConfigDict, Field, PlainSerializer, TypeAdapter
@@ -17,9 +20,10 @@ from ..paths import Stamp, runs_home
 from ..run.gpus import GpuView
 from ..run.snapshot import AllocationView, Snapshot
 from ..run.states import HostState, RunPhase
-from ..store.runs import RunFolder, UnreadableRun
+from ..store.living_runs import LivingRun, entries, without_folder
+from ..store.runs import RunFolder, UnreadableRun, one_of_copies, removed_text
 from ..store.stream import Summary, read_end, read_stream
-from .removed import removed_runs
+from .launcher_link import told_state
 
 if TYPE_CHECKING:
     from ..hosts.ssh import SshConnector
@@ -84,7 +88,7 @@ class ListedRun:
     __pydantic_config__ = _TYPES
 
     summary: Summary
-    """The run as its stream tells it; without a name where nothing could be read."""
+    """The run as its stream tells it, or its launcher process; nameless where neither does."""
     folder: Annotated[RunFolder, Field(exclude=True)]
     problem: Annotated[str, Field(exclude=True)] = ""
     """Parts of its record that could not be read."""
@@ -113,7 +117,7 @@ class ListedRun:
     @property
     def key(self) -> str:
         """Key of its row in a table."""
-        return f"run {self.folder.run_id}"
+        return f"run {self.folder.path.name}"
 
     @property
     def over(self) -> bool:
@@ -160,7 +164,7 @@ class RunReader:
         return self._known
 
     def _read(self) -> ListedRun:
-        if (end := read_end(self._folder.events)) is not None:
+        if (end := read_end(self._folder.events, self._folder.run_id)) is not None:
             return ListedRun.of(self._folder, end)
         from .stored import StoredRun  # which most lists need not read whole
 
@@ -242,8 +246,8 @@ class ActiveRuns:
     runs: tuple[ListedRun, ...]
     unreadable: tuple[UnreadableRun, ...]
     """Runs that could not be looked at: they may live."""
-    removed: tuple[str, ...] = ()
-    """Ids of runs that live, and whose folder somebody has removed."""
+    elsewhere: tuple[Path, ...] = ()
+    """Folders of active runs in another data home."""
 
 
 def active_runs(among: Sequence[RunFolder] | None = None) -> ActiveRuns:
@@ -276,9 +280,55 @@ def active_runs(among: Sequence[RunFolder] | None = None) -> ActiveRuns:
             answer = ((), "")
         hosts, ended = answer
         found[at] = replace(run, hosts=hosts, asked=True, job_ended=ended)
-    active = tuple(run for run in found if run.active)
-    removed = tuple(removed_runs()) if among is None else ()
-    return ActiveRuns(active, tuple(unreadable), removed)
+    active = without_copies([run for run in found if run.active])
+    if among is not None:
+        return ActiveRuns(tuple(active), tuple(unreadable))
+    ids = {folder.run_id for folder in folders}
+    lost = list(without_folder(ids, runs_home()))
+    active += [removed_run(entry) for entry in lost if entry.living]
+    for entry in lost:
+        if not entry.living:
+            reason = removed_text(entry.run_id, entry.hosts, living=False)
+            unreadable.append(UnreadableRun(entry.run_id, reason))
+    return ActiveRuns(tuple(active), tuple(unreadable), tuple(_elsewhere(ids)))
+
+
+def without_copies(runs: Sequence[ListedRun]) -> list[ListedRun]:
+    """These runs, each once: a copy of the folder of an active run is active, too."""
+    copies: dict[str, list[ListedRun]] = {}
+    for run in runs:
+        copies.setdefault(run.folder.run_id, []).append(run)
+    chosen = {id(one_of_copies([run.folder for run in some])) for some in copies.values()}
+    return [run for run in runs if id(run.folder) in chosen]
+
+
+def removed_runs(ids: Container[str]) -> list[ListedRun]:
+    """The runs that have a launcher process and no folder; `ids` are those that have one."""
+    return [removed_run(entry) for entry in without_folder(ids, runs_home()) if entry.living]
+
+
+def removed_run(entry: LivingRun) -> ListedRun:
+    """A run whose folder somebody has removed, as its launcher process tells it."""
+    folder = RunFolder(entry.folder, entry.run_id)
+    problem = removed_text(entry.run_id, entry.hosts, living=True)
+    views = told_state(folder)
+    if views is None:
+        blank = Summary(entry.run_id, "", RunPhase.CONNECTING, 0.0, hosts=entry.hosts)
+        return replace(ListedRun.of(folder, blank, problem), launcher=entry.holder.pid)
+    seen = views.snapshot()
+    run = ListedRun.of(folder, Summary.of(seen, time.time()), problem)
+    return _with_hosts(replace(run, launcher=entry.holder.pid), seen)
+
+
+def _elsewhere(ids: Container[str]) -> Iterator[Path]:
+    """Folders of active runs in another data home, where one of the two is the default: two that
+    somebody has named are two worlds."""
+    is_default = not os.environ.get("XDG_DATA_HOME")
+    home = os.path.realpath(runs_home())
+    for entry in entries():
+        if entry.living and entry.run_id not in ids and (entry.is_default or is_default):
+            if os.path.realpath(entry.folder.parent) != home:
+                yield entry.folder
 
 
 @frozen
@@ -296,7 +346,7 @@ def held_on_hosts(folders: Sequence[RunFolder], now: float) -> list[HeldOnHost]:
     runs: Counter[str] = Counter()
     total: Counter[str] = Counter()
     for folder in folders:
-        end = read_end(folder.events)
+        end = read_end(folder.events, folder.run_id)
         if end is None or now - end.time > _KEPT_SECONDS:
             continue
         for host in end.kept.keys() - folder.freed:
@@ -316,7 +366,7 @@ def _read_run(folder: RunFolder) -> tuple[StoredRun | None, ListedRun] | None:
     ended."""
     launcher = folder.launcher_pid()
     if launcher is not None:  # whose stream has all hosts and tasks: no plan has to be made
-        if (end := read_end(folder.events)) is not None and end.clean:
+        if (end := read_end(folder.events, folder.run_id)) is not None and end.clean:
             return None
         stream = read_stream(folder.events, folder.run_id)
         if stream.views.tasks:

@@ -73,6 +73,10 @@ WRITE_SECONDS = 3.0
 _CLOCK_STEP = 1.0
 """Seconds by which a clock that was set differs from one that is kept in step."""
 _STATS = "stats of hosts"
+_LOCK = "lock"
+RENEW_SECONDS = 10.0
+"""Between two looks whether the run is in the index of living runs."""
+_UNLISTED = "a run without its folder is not found; going on"
 _END_SECONDS = 1.0
 _THREADS = "worker"
 """How the names of the loop's threads begin."""
@@ -116,9 +120,10 @@ class RunShell:
         self.links: dict[str, Link] = {}
         self.prompts = PromptQueue()
         self.server = ControlSocket(self)
-        self.writer = RunWriter(folder, partial(self.crash, "records"))
+        opened = folder.opened()
+        self.writer = RunWriter(opened, partial(self.crash, "records"))
         self.bulkhead = Bulkhead()
-        self.outputs = Outputs(self, LogStore(folder.path, only_writes=True))
+        self.outputs = Outputs(self, LogStore(opened.path, only_writes=True))
         self.disk = DiskWatch(self)
         self.hosts = HostLinks(self)
         self.allocation = _allocation(self)
@@ -166,7 +171,8 @@ class RunShell:
     async def _main(self, first: socket.socket, lock: int | None, on_close: str) -> Snapshot:
         self._loop = asyncio.get_running_loop()
         self._loop.set_exception_handler(self._on_error)
-        with launcher_lock.held(self.folder.path, lock):
+        with launcher_lock.held(self.folder.path, self.folder.run_id, lock) as held:
+            self.spawn(self._renew(held), _LOCK)
             async with AsyncExitStack() as stack:
                 await self._listen(stack)
                 await self.server.add(first, on_close)
@@ -178,6 +184,16 @@ class RunShell:
                 snapshot = self.finish()
                 await self.server.finish()
         return snapshot
+
+    async def _renew(self, lock: launcher_lock.LauncherLock) -> None:
+        """Keeps the run in the index of living runs, although others clean up there."""
+        said = ""
+        while True:
+            trouble = await asyncio.to_thread(lock.renew, list(self.data.hosts))
+            if trouble and trouble != said:
+                self.note(f"the index of living runs cannot be written ({trouble}): {_UNLISTED}")
+                said = trouble
+            await asyncio.sleep(RENEW_SECONDS)
 
     async def main(self) -> None:
         """Runs until the run has ended and all hosts are released."""

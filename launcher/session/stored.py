@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import ClusterFileError, LauncherError, RunNotFoundError
+from ..errors import ClusterFileError, LauncherError, RunNotFoundError, TfmuxError
 from ..ids import TaskId, is_run_id
 from ..paths import runs_home
 from ..plan.facts import Resume
@@ -18,6 +19,7 @@ from ..run.gpus import GpuSample
 from ..run.snapshot import Snapshot
 from ..run.states import Outcome, RunPhase
 from ..run.views import Views
+from ..store.declared import Declared
 from ..store.logs import LogStore
 from ..store.metrics import MetricsFile, Series, latest_metrics
 from ..store.runs import RunFolder
@@ -41,7 +43,7 @@ class StoredRun:
             ClusterFileError: the stored cluster file cannot be read.
         """
         self.folder = folder
-        stream = read_stream(folder.events, folder.run_id)
+        stream = read_stream(folder.events, self._declared())
         self.damage = stream.damage
         """Parts of the stream that could not be read."""
         self.last = stream.last
@@ -60,6 +62,15 @@ class StoredRun:
         from ..cluster.read import load
 
         return load(self.folder.cluster_file, base=self.folder.origin)
+
+    def _declared(self) -> Declared:
+        """The run by its cluster file; by its id alone where that cannot be read: then only a run
+        that has ended can be looked at."""
+        from ..plan.planner import make_plan
+
+        with suppress(TfmuxError):
+            return Declared.by(make_plan(self.cluster, self.folder.run_id))
+        return Declared(self.folder.run_id)
 
     @cached_property
     def data(self) -> RunData:
@@ -116,30 +127,36 @@ class StoredRun:
         return LogStore(self.folder.path, read_only=True)
 
 
-def stored_folder(run_id: str, file: Path | None = None) -> RunFolder:
+def stored_folder(run_id: str, file: Path | None = None, *, removed: bool = False) -> RunFolder:
     """The folder of a run; with the cluster file one is made for what another machine launched,
-    and a stored cluster file that cannot be read is replaced.
+    or where it was removed, and a stored cluster file that cannot be read is replaced. `removed`:
+    one that is not there any more will do, where the run's launcher process lives.
 
     Raises:
         RunNotFoundError: it is not known here, and there is no file.
         ClusterFileError: the file cannot be used.
     """
     if file is None:
-        return RunFolder.find(run_id)
+        return RunFolder.find(run_id, removed=removed)
     from ..cluster.read import load, loads, read_text
 
     folder = RunFolder(runs_home() / run_id)
-    if is_there := folder.path.is_dir():
+    try:
+        folder = RunFolder.find(run_id, removed=removed)
+    except RunNotFoundError:
+        pass  # another machine has launched it, or it has lost its folder or its cluster file
+    if folder.is_there:
         try:
             load(folder.cluster_file, base=folder.origin)
-            return RunFolder.find(run_id)
+            return folder
         except ClusterFileError:
             pass  # it is damaged, and this one is for that
     text = read_text(file)
     cluster = loads(text, escaped(str(file)), file.absolute().parent)
+    run_id = folder.run_id
     if "/" in run_id or not run_id.startswith(f"{cluster.name}-"):
         raise RunNotFoundError(f"{file} is the file of {cluster.name!r}, not of run {run_id!r}")
-    if is_there:
+    if folder.is_there:
         folder.write_cluster(text, cluster)
         return folder
     return RunFolder.create(run_id, text, cluster)

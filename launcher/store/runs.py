@@ -1,30 +1,32 @@
 """Folders of runs on this machine: what a run leaves here, and which launcher supervises it.
 
-`$XDG_DATA_HOME/tfmux/runs/RUN_ID/` holds `cluster.toml` (as run), `events.jsonl`,
-`metrics.jsonl`, and the logs.
-A launcher holds a lock on `launcher.lock` while it lives; the lock goes with the process, so
-nothing stale can stay behind after a crash.
+`$XDG_DATA_HOME/tfmux/runs/RUN_ID/` holds `launch.json` (the run's id), `cluster.toml` (as run),
+`events.jsonl`, `metrics.jsonl`, and the logs. A folder may be renamed and copied: the run's id is
+in its files, and the lock of its launcher (`launcher_lock`) goes by the id.
 """
 
 from __future__ import annotations
 
-import hashlib
+import json
 import os
 import pwd
 import shutil
 import stat
 import time
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ..agent.folders import FolderError, local_folder, private, remove_tree
+from ..agent.folders import FolderError, private, remove_tree
 from ..errors import LockError, RunNotFoundError, TfmuxError
 from ..frozen import frozen
-from ..paths import runs_home
+from ..paths import read_small, runs_home
+from ..printable import printable
 from .launcher_lock import acquire, launcher_pid
+from .living_runs import RUN_ID, entries, local_path, read_entry, remove_entry
 
 if TYPE_CHECKING:
     from ..cluster.file_model import ClusterModel
@@ -33,6 +35,12 @@ _PARTIAL = ".new-"
 """Beginning of the names of folders that are not whole: they are being made, or removed."""
 _PARTIAL_SECONDS = 600.0
 """Age from which on nobody is at work on one any more."""
+_LARGEST_CLUSTER = 16 << 20
+_LONGEST_LAUNCH = 4096
+_LONGEST_PATH = 4096
+_MOST_NAMED = 5
+_HEAD = 1 << 14
+"""Bytes at the beginning of a stream: the first record of a run has a tenth of that."""
 SLOW_DISK_SECONDS = 1.0
 """A write that lasts longer is not waited for: the disk is full, or does not answer."""
 
@@ -40,17 +48,36 @@ SLOW_DISK_SECONDS = 1.0
 class RunFolder:
     """One run's folder on this machine."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, run_id: str | None = None) -> None:
+        """`run_id` is the run's id, where it is known without a look at the files."""
         self.path = path
-        self.run_id = path.name
+        self._known_id = run_id
         self.cluster_file = path / "cluster.toml"
         """The cluster file as run."""
         self.events = path / "events.jsonl"
         """Records of the run (`stream`)."""
         self.metrics = path / "metrics.jsonl"
+        self._launch = path / "launch.json"
         self._origin = path / "origin"
         self._forgotten = path / "forgotten"
         self._freed = path / "freed"
+
+    @cached_property
+    def run_id(self) -> str:
+        """The run's id, as the folder's files have it: whatever the folder is called now. Without
+        any it is the folder's name."""
+        return self._known_id or self._launched_id or _first_id(self.events) or self.path.name
+
+    @cached_property
+    def _launch_facts(self) -> dict[str, Any]:
+        with suppress(OSError, ValueError, RecursionError):
+            facts = json.loads(read_small(self._launch, _LONGEST_LAUNCH))
+            return facts if isinstance(facts, dict) else {}
+        return {}
+
+    @property
+    def _launched_id(self) -> str | None:
+        return _run_id(self._launch_facts.get("run"))
 
     @classmethod
     def create(cls, run_id: str, text: str, cluster: ClusterModel) -> RunFolder:
@@ -70,11 +97,12 @@ class RunFolder:
             raise TfmuxError(f"{path} cannot be made: {error.strerror}") from error
         try:
             cls(new).write_cluster(text, cluster)
+            (new / "launch.json").write_text(json.dumps({"run": run_id}) + "\n", encoding="utf-8")
             new.rename(path)  # whole: half a run would be one that cannot be read
         except OSError as error:
             shutil.rmtree(new, ignore_errors=True)
             raise TfmuxError(f"{path} cannot be written: {error.strerror}") from error
-        return cls(path)
+        return cls(path, run_id)
 
     def write_cluster(self, text: str, cluster: ClusterModel) -> None:
         """Keeps the cluster's file as it stands, and where its relative paths start.
@@ -93,23 +121,68 @@ class RunFolder:
         self._origin.write_bytes(os.fsencode(cluster.base))
 
     @classmethod
-    def find(cls, run_id: str) -> RunFolder:
-        """The folder of a run, named whole or by a beginning that only one has.
+    def find(cls, name: str, *, removed: bool = False) -> RunFolder:
+        """The folder of a run: named by its id, by the folder's name, or by a beginning that only
+        one run has. With `removed` also one that is not there any more, where the run's launcher
+        process lives.
 
         Raises:
             RunNotFoundError: no run, or several.
         """
-        if run_id and "/" not in run_id and _problem(runs_home() / run_id) is None:
-            return cls(runs_home() / run_id)
-        found = [folder for folder in cls.all() if run_id and folder.run_id.startswith(run_id)]
-        if len(found) == 1:
-            return found[0]
+        named = None
+        if name and "/" not in name and _problem(runs_home() / name) is None:
+            named = cls(runs_home() / name)
+            if named.run_id == name:
+                return named
+        folders = [folder for folder in cls.all() if name]
+        found = [folder for folder in folders if folder.run_id == name]
+        if not found and named is not None:
+            return named
+        found = found or [
+            folder
+            for folder in folders
+            if folder.run_id.startswith(name) or folder.path.name.startswith(name)
+        ]
+        if len({folder.run_id for folder in found}) == 1:
+            return one_of_copies(found)
         if found:
-            names = ", ".join(folder.run_id for folder in found[:5])
-            raise RunNotFoundError(f"{run_id!r} is the beginning of several runs: {names}")
-        raise RunNotFoundError(
-            f"no run {run_id!r} here; `tfmux ps` lists the active runs, `tfmux` all"
-        )
+            names = ", ".join(folder.path.name for folder in found[:5])
+            raise RunNotFoundError(f"{name!r} is the beginning of several runs: {names}")
+        return cls._in_index(name, removed=removed)
+
+    @classmethod
+    def _in_index(cls, name: str, *, removed: bool) -> RunFolder:
+        """The folder of a run that is only in the index: in another data home, or removed.
+
+        Raises:
+            RunNotFoundError: no run.
+        """
+        ids = {entry.run_id for entry in entries() if name and entry.run_id.startswith(name)}
+        entry = read_entry(name if name in ids or len(ids) != 1 else ids.pop())
+        if entry is None:
+            raise RunNotFoundError(
+                f"no run {printable(name)!r} here; `tfmux ps` lists the active runs, `tfmux` all"
+            )
+        folder = cls(entry.folder, entry.run_id)
+        if _problem(folder.path) is None and cls(folder.path).run_id == entry.run_id:
+            return folder
+        if entry.living and removed:
+            return folder
+        raise RunNotFoundError(removed_text(entry.run_id, entry.hosts, living=entry.living))
+
+    def opened(self) -> RunFolder:
+        """This folder by a path that leads to it until this process ends, whatever somebody calls
+        it meanwhile; the same path where the system has none such."""
+        with suppress(OSError):
+            path = Path(f"/proc/self/fd/{os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)}")
+            if path.samefile(self.path):
+                return RunFolder(path, self.run_id)
+        return self
+
+    @property
+    def is_there(self) -> bool:
+        """Nobody has removed it."""
+        return self.path.is_dir()
 
     @classmethod
     def all(cls) -> list[RunFolder]:
@@ -136,7 +209,8 @@ class RunFolder:
                 continue
             problem = _problem(path)
             if problem is None:
-                found.append((cls(path).launched, cls(path)))
+                folder = cls(path)
+                found.append((folder.launched, folder))
             elif problem:
                 unreadable.append(UnreadableRun(name, problem))
         found.sort(key=lambda one: one[0], reverse=True)
@@ -150,10 +224,19 @@ class RunFolder:
         return 0.0
 
     @property
+    def written(self) -> float:
+        """When its stream was written last; 0 where that cannot be seen."""
+        with suppress(OSError):
+            return self.events.stat().st_mtime
+        return 0.0
+
+    @property
     def origin(self) -> Path:
         """Folder from which the cluster file's relative paths start."""
-        with suppress(OSError):
-            return Path(os.fsdecode(self._origin.read_bytes()))
+        with suppress(OSError, ValueError):
+            path = Path(os.fsdecode(read_small(self._origin, _LONGEST_PATH)))
+            if path.is_absolute() and "\0" not in str(path):
+                return path
         return self.path
 
     def remove(self) -> None:
@@ -168,13 +251,13 @@ class RunFolder:
             TfmuxError: the folder is another user's or no folder, a launcher process has the run,
                 or something in it cannot be removed.
         """
-        partial = runs_home() / f"{_PARTIAL}{self.run_id}"
+        partial = runs_home() / f"{_PARTIAL}{self.path.name}"
         try:
             if self.path.parent != runs_home() or not stat.S_ISDIR(self.path.lstat().st_mode):
                 raise TfmuxError(f"{self.path} is not the folder of a run: it is left alone")
             if (owner := self.path.lstat().st_uid) != os.getuid():
                 raise TfmuxError(f"{self.path} belongs to {_user(owner)}: it is left alone")
-            if (lock := acquire(self.path)) is None:
+            if (lock := self.take_lock()) is None:
                 raise TfmuxError(f"{self.run_id} is active: `tfmux kill {self.run_id}` ends it")
             try:
                 remove_tree(str(partial))  # of an earlier run of this name that was interrupted
@@ -182,6 +265,7 @@ class RunFolder:
                 if not remove_tree(str(partial)):
                     raise TfmuxError(f"{partial}: some files in it could not be removed")
             finally:
+                remove_entry(self.run_id, lock)
                 os.close(lock)
         except OSError as error:
             raise TfmuxError(f"{error.filename or self.path}: {error.strerror}") from error
@@ -226,7 +310,41 @@ class RunFolder:
         Raises:
             LockError: it cannot be seen whether it has one.
         """
-        return launcher_pid(self.path)
+        return launcher_pid(self.path, self.run_id)
+
+    def take_lock(self, *, new: bool = False) -> int | None:
+        """Takes the lock of the run's launcher; see `launcher_lock.acquire`.
+
+        Raises:
+            LockError: it cannot be seen whether a launcher holds it.
+        """
+        return acquire(self.path, self.run_id, new=new)
+
+
+def one_of_copies(folders: Sequence[RunFolder]) -> RunFolder:
+    """The one of several folders of the same run in which its launcher writes, else the one that
+    was written last."""
+    if len(folders) == 1:
+        return folders[0]
+    with suppress(OSError):
+        entry = read_entry(folders[0].run_id)
+        for folder in folders:
+            if entry is not None and os.path.samefile(folder.path, entry.folder):
+                return folder
+    return max(folders, key=lambda folder: folder.written)
+
+
+def removed_text(run_id: str, hosts: Sequence[str], *, living: bool) -> str:
+    """Says that the folder of a run has been removed, and how the run is ended."""
+    if living:
+        what = "is still active, but its folder has been removed"
+        return f"{run_id} {what}: `tfmux kill {run_id}` ends it"
+    names = f"{', '.join(hosts[:_MOST_NAMED])}{', …' if len(hosts) > _MOST_NAMED else ''}"
+    what = "its folder has been removed, and its launcher process has ended without a receipt"
+    return (
+        f"{run_id}: {what}; {names or 'its hosts'} may have processes of it: "
+        f"`tfmux kill {run_id} --file FILE` ends them, with its cluster file"
+    )
 
 
 @frozen
@@ -255,7 +373,7 @@ def _problem(path: Path) -> str | None:
         return error.strerror or str(error)
 
 
-_FIRST_FILES = frozenset({"cluster.toml", "origin", "launcher.lock", "launcher.log"})
+_FIRST_FILES = frozenset({"launch.json", "cluster.toml", "origin", "launcher.lock", "launcher.log"})
 """Files of a run that exist before its first record."""
 
 
@@ -269,8 +387,8 @@ def _never_began(path: Path) -> bool:
         with os.scandir(path) as entries:
             if not all(map(_is_first, entries)):
                 return False
-        raw = tomllib.loads((path / "cluster.toml").read_text(encoding="utf-8-sig"))
-        return "jobs" not in raw
+        data = read_small(path / "cluster.toml", _LARGEST_CLUSTER)
+        return "jobs" not in tomllib.loads(data.decode("utf-8-sig"))
     except (FileNotFoundError, ValueError, RecursionError):
         return True
     except OSError:
@@ -286,8 +404,31 @@ def _is_first(entry: os.DirEntry[str]) -> bool:
 
 def _remove_old(path: Path) -> None:
     with suppress(OSError, LockError):
-        if time.time() - path.stat().st_mtime > _PARTIAL_SECONDS and launcher_pid(path) is None:
+        old = time.time() - path.stat().st_mtime > _PARTIAL_SECONDS
+        if old and RunFolder(path).launcher_pid() is None:
             shutil.rmtree(path, ignore_errors=True)
+
+
+def _run_id(value: object) -> str | None:
+    """The id of a run that a file names; None where it is none."""
+    return value if isinstance(value, str) and RUN_ID.fullmatch(value) else None
+
+
+def _first_id(events: Path) -> str | None:
+    """The id in the first record of a run in its stream: earlier versions wrote no
+    `launch.json`."""
+    with suppress(OSError):
+        fd = os.open(events, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd, "rb") as file:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                return None
+            lines = file.read(_HEAD).split(b"\n")
+        for line in lines:
+            with suppress(ValueError, RecursionError):
+                record = json.loads(line)
+                if isinstance(record, dict) and record.get("event") == "run":
+                    return _run_id(record.get("run"))
+    return None
 
 
 def _user(uid: int) -> str:
@@ -300,5 +441,4 @@ def _user(uid: int) -> str:
 def socket_path(run_id: str) -> Path:
     """The control socket of a run. It is in a host-local folder, since the run's own may be on a
     disk that does not answer, and its path longer than a socket's may be."""
-    digest = hashlib.sha256(run_id.encode()).hexdigest()[:24]
-    return Path(local_folder()) / f"{digest}.control"
+    return local_path(run_id, ".control")

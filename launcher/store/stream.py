@@ -43,12 +43,18 @@ from ..run.snapshot import (
 )
 from ..run.states import HostState, Outcome, RunPhase
 from ..run.views import Record, Views
+from .declared import Declared
 
 LONGEST = 16 << 20
 """Bytes of the longest line that is looked at, and that is written: a receipt of 1,024 hosts with a
 hundred survivors each."""
 _LONGEST_TEXT = 1 << 16
 _BUFFER = 1 << 18
+_MOST_DAMAGE = 64 << 20
+"""Bytes in which no record is found, after which only the end of the file is looked at: a crash
+cuts a line, and a launcher writes no more."""
+_COST_OF_LINE = 1 << 12
+"""Bytes that could be read in the time in which a line is found to be no record."""
 _BEFORE = 1 << 10
 """Bytes by which a place in a file is found again."""
 _MOST_SEARCHED = 1 << 26
@@ -284,6 +290,8 @@ class LineReader:
         self._path = path
         self.offset = 0
         self.damage = Damage()
+        self._damaged = 0
+        """Bytes in which there was no record, as far as is known here."""
         self._before = b""
         """The bytes before the offset, by which it is found again."""
         self.cut = False
@@ -307,6 +315,9 @@ class LineReader:
                 self.cut = False
                 self._seek(file)
                 while line := file.readline(LONGEST + 1):
+                    if self._damaged > _MOST_DAMAGE:
+                        self._skip(file)
+                        continue
                     if not line.endswith(b"\n") and len(line) <= LONGEST:
                         self.cut = True
                         return
@@ -316,14 +327,32 @@ class LineReader:
                         yield line
                         continue
                     self.damage.records += 1
-                    while line and not line.endswith(b"\n"):
+                    self._damaged += len(line)
+                    while line and not line.endswith(b"\n") and self._damaged <= _MOST_DAMAGE:
                         line = file.readline(_BUFFER)
+                        self._damaged += len(line)
                         self.offset += len(line)
                         self._before = (self._before + line)[-_BEFORE:]
         except FileNotFoundError:
             return
         except OSError as error:
             self.damage.reason = error.strerror or str(error)
+
+    def _skip(self, file: BinaryIO) -> None:
+        """Goes on behind the first newline in the last sixteenth of what is left of a file that is
+        no stream, where that is much."""
+        self._damaged = 0
+        left = os.fstat(file.fileno()).st_size - self.offset
+        if left > _TAIL:
+            self.damage.reason = "most of the file holds no records"
+            self.offset += left - left // 16
+            self._before = b""
+        file.seek(self.offset)
+        whole = left <= _TAIL
+        while not whole and self._damaged <= _MOST_DAMAGE and (line := file.readline(_BUFFER)):
+            self.offset += len(line)
+            self._damaged += len(line)
+            whole = line.endswith(b"\n")
 
     def _seek(self, file: BinaryIO) -> None:
         """Goes to where the last call has ended."""
@@ -353,11 +382,13 @@ class LineReader:
         """Yields the records that are whole; lines that hold none are counted as damage."""
         for line in self.read():
             if not line.strip():
+                self._damaged += _COST_OF_LINE
                 continue  # a launcher begins one after what an earlier one may have left
             try:
                 yield parse(line)
             except (ValueError, RecursionError):
                 self.damage.records += 1
+                self._damaged += _COST_OF_LINE + len(line)
 
 
 @dataclass
@@ -377,12 +408,18 @@ class Stream:
         return self.end is not None and not self.damage
 
 
-def read_stream(path: Path, run_id: str) -> Stream:
-    """Folds the whole file of a run; one that is not there is empty."""
-    reader = LineReader(path)
+def read_stream(path: Path, run: str | Declared) -> Stream:
+    """Folds the whole file of a run; one that is not there is empty. A record that contradicts what
+    is known of the `run`, by its id alone or by the other files of its folder, counts as damaged.
+    """
+    declared = run if isinstance(run, Declared) else Declared(run)
+    run_id, reader = declared.run_id, LineReader(path)
     views = Views(RunView(run_id, run_id, RunPhase.CONNECTING, 0.0))
     stream = Stream(views, reader.damage)
     for record in reader.records():
+        if not declared.admits(record):
+            reader.damage.records += 1
+            continue
         stream.last = max(stream.last, record.time)
         stream.end = record if isinstance(record, Summary) else None
         if not isinstance(record, Summary | Metric | GpuSample):
@@ -392,13 +429,14 @@ def read_stream(path: Path, run_id: str) -> Stream:
     return stream
 
 
-def read_end(path: Path) -> Summary | None:
-    """The end of the stream, by its last line alone; None where that is another record: the run
-    goes on, or its last launcher could not write all."""
+def read_end(path: Path, run_id: str) -> Summary | None:
+    """The end of the stream, by its last line alone; None where that is another record, or another
+    run's: the run goes on, or its last launcher could not write all."""
     with suppress(OSError, ValueError, RecursionError):  # reading the whole stream will say why
         line = _last_line(path)
         record = parse(line) if line else None
-        return record if isinstance(record, Summary) else None
+        if isinstance(record, Summary) and record.run_id == run_id:
+            return record
     return None
 
 

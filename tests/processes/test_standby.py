@@ -22,7 +22,6 @@ from launcher.session import standby
 from launcher.session.client import RunClient
 from launcher.session.launcher_process import LauncherProcess
 from launcher.session.standby import Standby
-from launcher.store.launcher_lock import acquire
 from launcher.store.runs import RunFolder
 from tests.support import command
 from tests.support.cluster_texts import cluster_text
@@ -347,10 +346,10 @@ def test_half_an_order_is_none(tmp_path: Path, part: int) -> None:
     """Given so many bytes of an order have come, with the run's lock, when the front end dies, then
     the launcher process ends, the run has never begun, and its lock is free for a kill."""
     folder = RunFolder.create(new_run_id("waits"), TEXT, load(write(tmp_path, TEXT)))
-    lock = acquire(folder.path)
+    lock = folder.take_lock()
     assert lock is not None
     process = LauncherProcess()
-    order = {"launch": folder.run_id, "resume": None, "on_close": "kill"}
+    order = {"launch": folder.run_id, "folder": str(folder.path), "on_close": "kill"}
     line = json.dumps(order).encode() + b"\n"
     if half := line[:part]:
         socket.send_fds(process.link, [half], [lock])
@@ -367,7 +366,7 @@ def test_an_order_is_heard_when_it_comes_in_pieces(tmp_path: Path) -> None:
     """Given an order that comes byte by byte, when it is whole, then its run is launched."""
     folder = RunFolder.create(new_run_id("waits"), TEXT, load(write(tmp_path, TEXT)))
     process = LauncherProcess()
-    order = {"launch": folder.run_id, "resume": None, "on_close": "kill"}
+    order = {"launch": folder.run_id, "folder": str(folder.path), "on_close": "kill"}
     for byte in json.dumps(order).encode() + b"\n":
         process.link.sendall(bytes([byte]))
     wait_until(guard.tasks_here, "its task runs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -40,7 +41,7 @@ async def home(*files: Path, size: tuple[int, int] = (160, 45)) -> AsyncIterator
 def begun_run(name: str, *events: ev.Event) -> RunFolder:
     """A run's folder as a launcher leaves it that has died behind the last of the events."""
     cluster = loads(TEXT, "mine.toml", Path("/srv"))
-    folder = RunFolder.create(f"{name}-20261120-183002-7f3a", TEXT, cluster)
+    folder = RunFolder.create(f"{name}-20261120-183002-{os.urandom(2).hex()}", TEXT, cluster)
     machine = RunStateMachine(cluster, folder.run_id)
     for event in (ev.Begin(1000.0), *events):
         machine.handle(event)

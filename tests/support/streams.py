@@ -31,6 +31,6 @@ def end(run: RunStateMachine, now: float) -> bytes:
 def check_stream(folder: RunFolder) -> None:
     """The stream has an end that the records before it lead to, when it has come to one."""
     stream = read_stream(folder.events, folder.run_id)
-    assert stream.end == read_end(folder.events)
+    assert stream.end == read_end(folder.events, folder.run_id)
     if stream.end is not None:
         assert Summary.of(stream.views.snapshot(), 0.0) == stream.end

@@ -34,7 +34,7 @@ def test_indexes_of_packages_name_their_modules() -> None:
 
 
 _NAME = re.compile(r"`([A-Za-z_]\w*(?:\.\w+)+)(?:\([^`]*\))?`")
-_FILES = ("log", "lock", "toml", "jsonl", "py")
+_FILES = ("log", "lock", "toml", "json", "jsonl", "py")
 """Ends of names of files."""
 _OTHERS = ("asyncssh", "pydantic", "rich", "textual", "tomlkit")
 _CLASS = re.compile(r"^class (\w+)(?:\[.*?\])?(?:\(([^)]*)\))?.*:\n((?:(?: .*)?\n)*)", re.MULTILINE)

@@ -26,7 +26,7 @@ _LOOK = 0.25
 
 def attach(arguments: argparse.Namespace) -> int:
     """Comes back to a run; returns its exit code."""
-    folder = stored_folder(named_or_active(arguments), arguments.file)
+    folder = stored_folder(named_or_active(arguments), arguments.file, removed=True)
     if not has_launcher(folder):
         run = StoredRun(folder)
         if run.damage:
@@ -83,6 +83,9 @@ def logs(arguments: argparse.Namespace) -> int:
         if time.monotonic() >= looked + _LOOK:
             # All logs are whole before the run's end is recorded: what is read after this look is
             # all that there will ever be.
-            ended, looked = read_end(run.folder.events) is not None, time.monotonic()
+            ended, looked = (
+                read_end(run.folder.events, run.folder.run_id) is not None,
+                time.monotonic(),
+            )
         if not ended:
             time.sleep(_PACE)

@@ -7,8 +7,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from launcher.errors import ClusterFileError, RunNotFoundError, TfmuxError
-from launcher.paths import runs_home
+from launcher.errors import ClusterFileError, TfmuxError
 from launcher.printable import printable
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import Outcome, RunPhase
@@ -43,10 +42,9 @@ def kill(arguments: argparse.Namespace) -> int:
         found = active_runs()
         print_unreadable(found)
         code = Exit.UNCONFIRMED if found.unreadable else Exit.SUCCESS
-        if not (found.runs or found.unreadable or found.removed):
+        if not (found.runs or found.unreadable):
             message("no active runs")
         kills = [_begin_listed(run.folder.run_id, arguments.force) for run in found.runs]
-        kills += [_begin_listed(run_id, arguments.force) for run_id in found.removed]
     else:
         run_id = named_or_active(arguments)
         kills = [_begin(run_id, arguments.force, arguments.file, arguments.process)]
@@ -81,23 +79,21 @@ def _begin(
 ) -> RunClient | int:
     """Begins to end a run, with a launcher process that was started beforehand if it needs one;
     the exit code where there is nothing to wait for."""
-    try:
-        folder = stored_folder(run_id, file)
-    except RunNotFoundError:
-        removed = [one for one in active_runs().removed if one.startswith(run_id)]
-        if len(removed) != 1 or not run_id:
-            raise
-        return RunClient.kill(RunFolder(runs_home() / removed[0]), force=force)
+    folder = stored_folder(run_id, file, removed=True)
     if not has_launcher(folder):
         stream = read_stream(folder.events, folder.run_id)
-        if stream.damage:
-            message(stream.damage.describe(folder.run_id))
         ended = stream.end is not None or stream.views.run.state is RunPhase.ENDED
-        if ended and StoredRun(folder).over:  # which may make a plan: not while a kill waits
+        # Which makes a plan: not while a kill waits.
+        if ended and (run := StoredRun(folder)).over:
+            if run.damage:
+                message(run.damage.describe(folder.run_id))
             message(f"{folder.run_id} has ended already, confirmed")
             return Exit.SUCCESS
     try:
-        return RunClient.kill(folder, force=force, process=process)
+        client = RunClient.kill(folder, force=force, process=process)
+        if client.damage:
+            message(client.damage.describe(folder.run_id))
+        return client
     except ClusterFileError as error:
         if file is None:
             message(

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 
+from launcher.paths import tilde
 from launcher.printable import printable
 from launcher.quantities import clock, counted, size
 from launcher.session.run_list import (
@@ -44,7 +45,7 @@ def ps(arguments: argparse.Namespace) -> int:
         sys.stdout.writelines(f"{printable(run.folder.run_id)}\n" for run in found.runs)
     elif found.runs:
         sys.stdout.write(table(found.runs, now))
-    if not (found.runs or found.unreadable or found.removed):
+    if not (found.runs or found.unreadable):
         message("no active runs")
     if not arguments.quiet:
         for line in _held_lines(now):
@@ -69,11 +70,10 @@ def print_unreadable(found: ActiveRuns) -> None:
             message(run.problem)
     for unreadable in found.unreadable:
         message(f"{unreadable.run_id} could not be read: {unreadable.reason}")
-    for run_id in found.removed:
-        message(
-            f"{run_id} is still active, but its folder has been removed: "
-            f"`tfmux kill {run_id}` ends it"
-        )
+    for folder in found.elsewhere:
+        home = printable(tilde(folder.parents[2]))
+        name = printable(folder.name)
+        message(f"{name} is active in another data home: XDG_DATA_HOME={home} lists it")
 
 
 def table(runs: tuple[ListedRun, ...], now: float) -> str:

@@ -31,9 +31,9 @@ def stacks(arguments: argparse.Namespace) -> int:
         TaskNotFoundError: the run has no such task.
     """
     run_id, names = run_and_tasks(arguments.run, arguments.tasks, arguments.command)
-    folder = RunFolder.find(run_id)
+    folder = RunFolder.find(run_id, removed=True)
     if not has_launcher(folder):
-        ended = read_end(folder.events) is not None
+        ended = read_end(folder.events, folder.run_id) is not None
         kept = ", ".join(str(file) for file in sorted(folder.path.glob("stacks-*.json")))
         raise LauncherError(
             f"{folder.run_id} "

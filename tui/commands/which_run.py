@@ -102,13 +102,11 @@ def active_run(command: str) -> str:
     """
     found = active_runs()
     print_unreadable(found)
-    active = [*(run.folder.run_id for run in found.runs), *found.removed]
+    active = [run.folder.run_id for run in found.runs]
     if not active:
         raise RunNotFoundError(_none_active(command))
     unclear = command == "kill" and bool(found.unreadable)
     if len(active) == 1 and not unclear:
-        if found.removed and command != "kill":
-            raise RunNotFoundError("no other run is active, and this one cannot be shown")
         return active[0]
     if found.runs:
         write_line(table(found.runs[:_MOST_LISTED], time.time()).rstrip("\n"))

@@ -9,7 +9,6 @@ from launcher.cluster import library
 from launcher.cluster.read import load
 from launcher.run.snapshot import KeptResults
 from launcher.run.states import Outcome
-from launcher.store import launcher_lock
 from launcher.store.runs import RunFolder
 from tests.support.fakes import write_end
 from tests.support.homes import TEXT, ended_run, home
@@ -99,7 +98,7 @@ async def test_a_run_that_has_become_active_is_not_deleted() -> None:
         await shows(pilot, "Runs 1")
         await pilot.press("tab", "delete")
         await shows(pilot, f"Delete {folder.run_id}?")
-        lock = launcher_lock.acquire(folder.path)
+        lock = folder.take_lock()
         assert lock is not None
         try:
             await pilot.press("y")

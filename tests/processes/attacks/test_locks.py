@@ -24,6 +24,8 @@ from tests.support.patience import wait_until
 from tests.testbed import proc
 
 SOURCE = SUPPORT / "flock.c"
+RUN = f"locks-{os.getpid()}"
+"""A run of this test process."""
 HANGS = 0
 FAULTS = pytest.mark.parametrize(
     "number", [errno.ENOLCK, soak(errno.EIO), HANGS], ids=["ENOLCK", "EIO", "hangs"]
@@ -109,14 +111,15 @@ def test_a_look_at_a_lock_that_fails_finds_nobody_dead(
 ) -> None:
     """Given a file system that gives no locks, when a launcher is looked for, then that is an error
     with the reason, and the run is not called abandoned."""
-    fd = acquire(tmp_path)
+    fd = acquire(tmp_path, RUN)
     assert fd is not None
+    (tmp_path / "launcher.lock").touch()
     monkeypatch.setattr(fcntl, "flock", fails)
     with pytest.raises(LockError, match="No locks available"):
-        launcher_pid(tmp_path)
+        launcher_pid(tmp_path, RUN)
     with pytest.raises(LockError, match="No locks available"):
-        acquire(tmp_path)
-    assert not launcher_lock.is_abandoned(tmp_path)
+        acquire(tmp_path, RUN)
+    assert not launcher_lock.is_abandoned(tmp_path, RUN)
     os.close(fd)
 
 
@@ -136,7 +139,7 @@ def test_a_lock_that_comes_too_late_is_given_back(
     monkeypatch.setattr(fcntl, "flock", slow)
     for _ in range(2):
         with pytest.raises(LockError, match="does not answer"):
-            acquire(tmp_path)
+            acquire(tmp_path, RUN)
     monkeypatch.setattr(fcntl, "flock", flock)
     os.write(write_end, b"x")
     monkeypatch.setattr(launcher_lock, "_ANSWER_SECONDS", 5.0)
@@ -144,7 +147,7 @@ def test_a_lock_that_comes_too_late_is_given_back(
 
     def free() -> bool:
         try:
-            fd = acquire(tmp_path)
+            fd = acquire(tmp_path, RUN)
         except LockError:
             return False
         if fd is not None:

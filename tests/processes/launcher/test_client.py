@@ -24,11 +24,11 @@ from launcher.plan.planner import make_plan
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.session import launcher_link, supervision
-from launcher.session.client import RunClient, unknown
+from launcher.session.client import RunClient
+from launcher.session.launcher_link import unknown
 from launcher.session.launcher_process import LauncherProcess
 from launcher.session.stored import StoredRun
 from launcher.session.supervision import HEARD_SECONDS, MOST_RESTARTS
-from launcher.store.launcher_lock import acquire
 from launcher.store.runs import RunFolder
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import write
@@ -181,8 +181,8 @@ def test_a_client_that_disappears_before_it_has_subscribed_ends_its_run(tmp_path
     """The client was killed right behind its order: what that means is part of the order."""
     file = write(tmp_path, CLUSTER)
     folder = RunFolder.create(new_run_id("seen"), CLUSTER, load(file))
-    lock = acquire(folder.path)
-    order = {"launch": folder.run_id, "resume": None, "on_close": "kill"}
+    lock = folder.take_lock()
+    order = {"launch": folder.run_id, "folder": str(folder.path), "on_close": "kill"}
     launcher = LauncherProcess()
     launcher.order(order, lock).close()
     launcher.forget()

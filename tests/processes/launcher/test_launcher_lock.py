@@ -16,23 +16,31 @@ import pytest
 from launcher.store import launcher_lock
 from launcher.store.launcher_lock import (
     FollowedError,
-    Holder,
     acquire,
     holder_of,
     launcher_pid,
     take_over,
 )
+from launcher.store.living_runs import Holder, LivingRun, entry_path
 from tests.support.patience import PATIENCE, wait_until
+
+RUN = f"lock-{os.getpid()}"
+"""A run of this test process."""
+
+
+def said_by(holder: Holder, folder: Path) -> bytes:
+    """What a launcher that is this one writes into the index."""
+    return LivingRun(RUN, folder, (), holder, is_default=False, living=True).line()
 
 
 def test_two_who_look_at_once_are_no_launcher(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each saw the lock of the other, and took the pid of a launcher that had ended for alive."""
-    fd = acquire(tmp_path)
+    fd = acquire(tmp_path, RUN)
     assert fd is not None
-    os.write(fd, b"4121      ")
-    assert launcher_pid(tmp_path) == 4121
+    os.write(fd, said_by(Holder(4121), tmp_path))
+    assert launcher_pid(tmp_path, RUN) == 4121
     os.close(fd)
     flock = fcntl.flock
     seen: list[int | None] = []
@@ -41,10 +49,10 @@ def test_two_who_look_at_once_are_no_launcher(
         flock(file, how)
         if not seen:
             seen.append(-1)
-            seen.append(launcher_pid(tmp_path))
+            seen.append(launcher_pid(tmp_path, RUN))
 
     monkeypatch.setattr(fcntl, "flock", locked)
-    assert launcher_pid(tmp_path) is None
+    assert launcher_pid(tmp_path, RUN) is None
     assert seen == [-1, None]
 
 
@@ -52,8 +60,9 @@ HOLDING = """
 import sys, time
 from pathlib import Path
 from launcher.store.launcher_lock import acquire, held
-folder = Path(sys.argv[1])
-with held(folder, acquire(folder)):
+folder, run_id = Path(sys.argv[1]), sys.argv[2]
+with held(folder, run_id, acquire(folder, run_id)) as lock:
+    lock.renew(["tf1"])
     time.sleep(600)
 """
 
@@ -61,9 +70,9 @@ with held(folder, acquire(folder)):
 @contextmanager
 def holding(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process that holds the lock, and has said who it is."""
-    with subprocess.Popen([sys.executable, "-c", HOLDING, str(folder)]) as process:
+    with subprocess.Popen([sys.executable, "-c", HOLDING, str(folder), RUN]) as process:
         try:
-            wait_until(lambda: launcher_pid(folder) == process.pid, "it holds the lock")
+            wait_until(lambda: launcher_pid(folder, RUN) == process.pid, "it holds the lock")
             yield process
         finally:
             process.kill()
@@ -72,10 +81,10 @@ def holding(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 def test_whoever_takes_a_run_over_ends_the_process_that_stands_still(tmp_path: Path) -> None:
     with holding(tmp_path) as process:
         process.send_signal(signal.SIGSTOP)
-        assert acquire(tmp_path) is None
-        fd = take_over(tmp_path)
+        assert acquire(tmp_path, RUN) is None
+        fd = take_over(tmp_path, RUN)
         assert fd is not None and process.wait(PATIENCE) == -signal.SIGKILL
-        assert acquire(tmp_path) is None
+        assert acquire(tmp_path, RUN) is None
         os.close(fd)
 
 
@@ -91,16 +100,16 @@ def test_whoever_was_quicker_to_follow_is_left_alone(
     def killed(holder: Holder) -> None:
         kill(holder)
         process.wait(PATIENCE)
-        fd = acquire(tmp_path)
+        fd = acquire(tmp_path, RUN)
         assert fd is not None
         taken.append(fd)
         if named:
-            os.pwrite(fd, Holder(os.getppid(), holder.machine, "1").line(), 0)
+            os.pwrite(fd, said_by(Holder(os.getppid(), holder.machine, "1"), tmp_path), 0)
 
     with holding(tmp_path) as process:
         monkeypatch.setattr(launcher_lock, "_kill", killed)
         with pytest.raises(FollowedError):
-            take_over(tmp_path)
+            take_over(tmp_path, RUN)
     assert len(taken) == 1
     os.close(taken[0])
 
@@ -110,25 +119,26 @@ def test_a_process_that_is_not_the_holder_is_not_killed(tmp_path: Path, field: s
     """A launcher on another machine, whose pid is another process's here; and a pid that was used
     again since the line was written."""
     with holding(tmp_path) as process:
-        holder = holder_of(tmp_path)
+        holder = holder_of(tmp_path, RUN)
         assert holder is not None and holder.is_here
         words = {"machine": holder.machine, "started": holder.started, field: "other"}
         other = Holder(process.pid, **words)
-        (tmp_path / launcher_lock._NAME).write_bytes(other.line())
-        assert holder_of(tmp_path) == other
-        assert take_over(tmp_path) is None
+        entry_path(RUN).write_bytes(said_by(other, tmp_path))
+        assert holder_of(tmp_path, RUN) == other
+        assert take_over(tmp_path, RUN) is None
         assert process.poll() is None
 
 
 @pytest.mark.parametrize("line", [b"", b"nobody", b"PID", b"\xff PID", b"PID a b c"])
 def test_a_lock_that_names_nobody_kills_nobody(tmp_path: Path, line: bytes) -> None:
-    fd = acquire(tmp_path)
+    fd = acquire(tmp_path, RUN)
     assert fd is not None
     with subprocess.Popen(["sleep", "1000"]) as process:
         try:
             named = line.replace(b"PID", b"%d" % process.pid)
+            os.pwrite(fd, named, 0)
             (tmp_path / launcher_lock._NAME).write_bytes(named)
-            assert take_over(tmp_path) is None
+            assert take_over(tmp_path, RUN) is None
             assert process.poll() is None
         finally:
             process.kill()

@@ -23,7 +23,7 @@ from launcher.run.views import Views
 from launcher.session import launcher_link, supervision
 from launcher.session.client import RunClient
 from launcher.session.launcher_process import LauncherProcess
-from launcher.store.launcher_lock import acquire
+from launcher.store.living_runs import Holder, LivingRun
 from launcher.store.runs import RunFolder, socket_path
 from launcher.store.stream import plain
 from tests.support.command import write
@@ -174,9 +174,10 @@ def standing_still(folder: Path, backlog: int) -> Iterator[tuple[str, socket.soc
     file = write(folder, f'name = "seen"\n{jobs}')
     cluster = load(file)
     run = RunFolder.create(new_run_id("seen"), file.read_text(), cluster)
-    lock = acquire(run.path)
+    lock = run.take_lock()
     assert lock is not None
-    os.pwrite(lock, b"1", 0)
+    entry = LivingRun(run.run_id, run.path, (), Holder(1), is_default=False, living=True)
+    os.pwrite(lock, entry.line(), 0)
     path = socket_path(run.run_id)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))

@@ -11,6 +11,7 @@ from launcher.run.snapshot import TaskView
 from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.run.views import Views
 from launcher.session.client import RunClient
+from launcher.session.launcher_link import attach_order
 from launcher.session.run_list import read_run
 from launcher.session.run_shell import RunShell
 from launcher.session.stored import FinishedRun, StoredRun
@@ -77,7 +78,7 @@ def test_the_stream_gives_the_run_back() -> None:
     wait_until(lambda: tells(folder, shell), "the stream tells it")
     stored = StoredRun(folder)
     assert not stored.damage and not stored.over
-    assert stored.snapshot().step == 7 and read_end(folder.events) is None
+    assert stored.snapshot().step == 7 and read_end(folder.events, folder.run_id) is None
     client.kill_all()
     assert client.wait(PATIENCE)
     assert tells(folder, shell)
@@ -85,7 +86,7 @@ def test_the_stream_gives_the_run_back() -> None:
     told = read_run(folder)
     seen = told.summary
     assert (seen.outcome, seen.exit_code, seen.step) == (Outcome.KILLED, 130, 7)
-    assert told.over and read_end(folder.events) is not None
+    assert told.over and read_end(folder.events, folder.run_id) is not None
     past = FinishedRun(StoredRun(folder))
     assert past.snapshot().state is RunPhase.ENDED
     assert list(past.series(tasks[0]).points.losses) == [0.5]
@@ -102,7 +103,7 @@ def test_a_launcher_that_takes_up_a_run_writes_on_in_its_stream() -> None:
     wait_until(lambda: running(first), "all tasks run")
     wait_until(lambda: tells(first.folder, shell), "the stream tells it")
     thread = LauncherThread()
-    link = thread.order({"attach": first.run_id})
+    link = thread.order(attach_order(first.folder, "nothing"))
     second = RunClient(first.folder, Views.of(first.snapshot()), link)
     assert first.wait(PATIENCE) and first.snapshot().outcome is Outcome.DETACHED
     wait_until(lambda: running(second), "the second one has it")

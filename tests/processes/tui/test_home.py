@@ -20,7 +20,6 @@ from launcher.run import events as ev
 from launcher.run.snapshot import Failure, Metric
 from launcher.run.states import Outcome
 from launcher.session.run_list import ListedRun
-from launcher.store.launcher_lock import acquire
 from launcher.store.stream import encode
 from tests.support.command import Up, write
 from tests.support.homes import TEXT, begun_run, ended_run, home
@@ -384,7 +383,7 @@ async def test_active_runs_stand_first_with_phase_tasks_and_hosts(
     folder = begun_run("living", *STARTED)
     metric = Metric(TaskId("worker", 0), "localhost", {"step": 1200, "loss": 0.25}, time=1030.0)
     folder.metrics.write_bytes(encode(metric))
-    lock = acquire(folder.path)
+    lock = folder.take_lock()
     assert lock is not None
     killed: list[str] = []
     monkeypatch.setattr(RunClients, "kill", lambda _, run_id, ask: killed.append(run_id))
@@ -410,7 +409,7 @@ async def test_active_runs_stand_first_with_phase_tasks_and_hosts(
 async def test_dialogs_name_the_keys_that_are_bound() -> None:
     """Dialogs name the keys of going back and of yes, wherever they are asked for."""
     folder = begun_run("living")
-    lock = acquire(folder.path)
+    lock = folder.take_lock()
     assert lock is not None
     keys = {"dialog.back": "f2", "dialog.yes": "f3"}
     app = TfmuxApp(pages=[HomeScreen(RunClients())], config=Config(keys=keys))

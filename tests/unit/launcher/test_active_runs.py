@@ -11,7 +11,6 @@ from launcher.paths import runs_home
 from launcher.run import events as ev
 from launcher.run.machine import RunStateMachine
 from launcher.session.run_list import active_runs
-from launcher.store import launcher_lock
 from launcher.store.runs import RunFolder
 from tests.support.cluster_texts import cluster_text
 from tests.support.streams import changes
@@ -50,7 +49,7 @@ def test_an_agent_is_there_when_it_has_greeted(
         machine.handle(event)
         stream += b"".join(changes(machine, 1004.0))
     RunFolder(path).events.write_bytes(stream)
-    lock = launcher_lock.acquire(path)
+    lock = RunFolder(path).take_lock()
     assert lock is not None
     try:
         (run,) = active_runs().runs

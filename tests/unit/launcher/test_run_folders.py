@@ -11,7 +11,6 @@ import pytest
 from launcher.cluster.read import loads
 from launcher.errors import ClusterFileError, TfmuxError
 from launcher.paths import runs_home
-from launcher.store import launcher_lock
 from launcher.store.runs import RunFolder
 
 TEXT = 'name = "x"\n[jobs.worker]\ntasks = ["localhost:1"]\n[run]\ncommand = ["true"]\n'
@@ -71,7 +70,7 @@ def test_what_may_have_begun_or_is_not_ours_stays(files: dict[str, str]) -> None
 def test_a_launcher_at_work_keeps_its_folder() -> None:
     """Whatever its disk has lost."""
     path = half("old", {"cluster.toml": ""}, old=False)
-    lock = launcher_lock.acquire(path)
+    lock = RunFolder(path).take_lock()
     assert lock is not None
     os.utime(path, times=(time.time() - 3600,) * 2)
     RunFolder.scan()
@@ -92,7 +91,7 @@ def test_a_folder_appears_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(Path, "write_text", look)
     folder = RunFolder.create("x-1", TEXT, cluster)
-    assert seen == [([], [])] and names() == ["x-1"]
+    assert seen == [([], [])] * 2 and names() == ["x-1"]
     assert folder.origin == Path("/") and folder.cluster_file.read_text() == TEXT
 
     def full(path: Path, data: bytes) -> int:

@@ -9,7 +9,6 @@ import pytest
 
 from launcher.paths import runs_home
 from launcher.run.snapshot import KeptResults
-from launcher.store import launcher_lock
 from launcher.store.runs import RunFolder
 from tests.support.homes import ended_run
 from tui.main import main
@@ -45,7 +44,7 @@ def test_an_active_run_stays(capfd: pytest.CaptureFixture[str]) -> None:
     """Given a run with a launcher process, also when it is forced."""
     folder = ended_run("mine")
     folder.events.write_bytes(b"".join(folder.events.read_bytes().splitlines(True)[:-1]))
-    lock = launcher_lock.acquire(folder.path)
+    lock = folder.take_lock()
     assert lock is not None
     try:
         for words in ([], ["--force"]):

@@ -10,7 +10,6 @@ import pytest
 
 from launcher.paths import runs_home
 from launcher.run import events as ev
-from launcher.store import launcher_lock
 from launcher.store.runs import RunFolder
 from tests.support.homes import begun_run, ended_run
 from tui.main import main
@@ -25,7 +24,7 @@ def active() -> Iterator[Callable[[str], RunFolder]]:
         folder = begun_run(name, ev.HostUp(1000.5, "localhost"))
         for index in range(2):
             (folder.path / f"worker-{index}.log").write_text(f"{name} {index}\n")
-        lock = launcher_lock.acquire(folder.path)
+        lock = folder.take_lock()
         assert lock is not None
         locks.append(lock)
         return folder
