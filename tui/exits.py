@@ -1,7 +1,8 @@
-"""The exit codes, in one place. Where several hold: 70, 4, then 130 and 143, then 1, then 0."""
+"""The exit codes, in one place. Where several hold: 70, 4, 5, then 130 and 143, then 1, then 0."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import IntEnum
 
 
@@ -21,9 +22,31 @@ class Exit(IntEnum):
     USAGE = 2, "wrong usage or cluster file; nothing was started"
     PREFLIGHT = 3, "the preflight failed; nothing was started"
     UNCONFIRMED = 4, "a host could not confirm that no process is left"
-    CRASHED = 70, "the screen failed twice (`EX_SOFTWARE` of sysexits.h); the run continues"
-    KILLED = 130, "killed by the user (F9, Ctrl-C, `tfmux kill`)"
+    TAKEN_OVER = (
+        5,
+        "another launcher has taken the run over (`attach` elsewhere); its end is known there",
+    )
+    CRASHED = (
+        70,
+        "the screen failed twice (`EX_SOFTWARE` of sysexits.h); the run was left to its launcher",
+    )
+    KILLED = 130, "killed by a user (F9, Ctrl-C, `tfmux kill`), here or elsewhere"
     TERMINATED = 143, "ended by SIGTERM"
+
+
+_PRECEDENCE = (
+    Exit.CRASHED,
+    Exit.UNCONFIRMED,
+    Exit.TAKEN_OVER,
+    Exit.KILLED,
+    Exit.TERMINATED,
+    Exit.FAILED,
+)
+
+
+def first_of(codes: Collection[int]) -> int:
+    """The exit code that says most where several hold: what nobody knows comes first."""
+    return next((code for code in _PRECEDENCE if code in codes), Exit.SUCCESS)
 
 
 def exit_code(code: int | None, *, detached: bool) -> int:

@@ -60,6 +60,7 @@ _OUTCOME_MARKS: dict[Outcome, StateMark] = {
     Outcome.PREFLIGHT: StateMark("✗", StatusColor.BAD),
     Outcome.KILLED: StateMark("■", StatusColor.OFF),
     Outcome.TERMINATED: StateMark("■", StatusColor.OFF),
+    Outcome.TAKEN_OVER: StateMark("…", StatusColor.BAD),
     Outcome.DETACHED: StateMark("…", StatusColor.BUSY),
 }
 

@@ -21,7 +21,7 @@ from launcher.printable import printable
 from launcher.quantities import clock, counted, thousands
 from launcher.run.cause import Verdict, grouped
 from launcher.run.snapshot import AllocationView, Failure, HostReceipt, Receipt, Snapshot, TaskView
-from launcher.run.states import Hang, HostState, Outcome, RunPhase, TaskState
+from launcher.run.states import Hang, HostState, Outcome, Purpose, RunPhase, TaskState
 from tui.format import (
     UNCONFIRMED,
     StatusColor,
@@ -153,9 +153,31 @@ def headline(snapshot: Snapshot, colours: Colours) -> StyledText:
     if snapshot.launcher_error:
         why = printable(f"the launcher failed: {snapshot.launcher_error}")
         text.append(f"{why}\n", f"bold {colours[StatusColor.BAD]}")
+    text.append_text(_taken_text(snapshot, colours))
     if snapshot.attempt_text:
         text.append(f"{printable(snapshot.attempt_text)}\n")
     return text.append_text(refusals_text(snapshot, colours))
+
+
+def _taken_text(snapshot: Snapshot, colours: Colours) -> StyledText:
+    """Which launcher elsewhere has taken the run over, and what it has said that for: nothing else
+    is known here of what followed. Empty where none has."""
+    text = StyledText()
+    if not snapshot.taken_by:
+        return text
+    by, run = printable(snapshot.taken_by), printable(snapshot.run_id)
+    text.append(f"another launcher ({by}) ", f"bold {colours[StatusColor.BAD]}")
+    match snapshot.taken_for:
+        case Purpose.KILL:
+            text.append("has taken the run over to end it; what is left, its receipt says\n")
+            return text
+        case Purpose.ATTACH:
+            text.append("has taken the run over to supervise it; how it ends is known there\n")
+        case Purpose.UNKNOWN:
+            text.append("has taken the run over, and has not said what for\n")
+    if snapshot.outcome is Outcome.TAKEN_OVER:
+        text.append(f"take it back with: tfmux attach {run}\n")
+    return text
 
 
 def refusals_text(snapshot: Snapshot, colours: Colours) -> StyledText:
@@ -436,6 +458,9 @@ def host_verdict(host: HostReceipt, colours: Colours) -> tuple[str, str]:
     """What the receipt says of one host, and the style of that."""
     bad = f"bold {colours[StatusColor.BAD]}"
     said = f"; {printable(host.engine)}" if host.engine else ""
+    if host.taken_by:
+        by = printable(host.taken_by)
+        return f"taken over by {by}, which ends the run there{said}", bad
     if host.by_engine:
         return f"none left, confirmed (no agent{said})", colours[StatusColor.GOOD]
     signalled = f"{counted(host.signalled, 'process', 'processes')} signalled"

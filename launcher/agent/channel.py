@@ -42,11 +42,18 @@ class LeaseRules(NamedTuple):
 
 
 class Greeting(NamedTuple):
-    """What a launcher says of itself: the token of its link, its name, and its rules."""
+    """What a launcher says of itself: the token of its link, its name, its rules, and what it takes
+    the run over for."""
 
     token: str
     launcher: str
     rules: LeaseRules
+    purpose: str = ""
+
+    @property
+    def farewell(self) -> Json:
+        """What is said to a launcher whose place it takes."""
+        return {"by": self.launcher, "purpose": self.purpose}
 
 
 class OpenLog:
@@ -266,8 +273,8 @@ class Channels:
         self._later = later
         self._all: list[Channel] = []
         self._unlistened: list[socket.socket] = []
-        self._replaced: dict[str, str] = {}
-        """Launchers that another one has replaced, by their token, and by whom."""
+        self._replaced: dict[str, Greeting] = {}
+        """Launchers that another one has replaced, by their token, and the greeting of that."""
         self.last_beat = time.monotonic()
         """When a launcher was last heard."""
 
@@ -342,21 +349,21 @@ class Channels:
         waited here, in the input of an agent that stood still, until its launcher was dead.
         """
         assert channel.greeting is not None
-        token, launcher, rules = channel.greeting
+        greeting = channel.greeting
         channel.admitted = True  # first of all: else letting go of the others looks like a death
         greeted = [each for each in self._all if each.greeting is not None]
         for other in greeted[: greeted.index(channel)]:
             assert other.greeting is not None
-            if other.greeting.token != token:
-                self._replaced[other.greeting.token] = launcher
-                self._dismiss(other, launcher)
+            if other.greeting.token != greeting.token:
+                self._replaced[other.greeting.token] = greeting
+                self._dismiss(other, greeting)
             else:
                 self._flush_and_drop(other)
-        return rules
+        return greeting.rules
 
-    def _dismiss(self, channel: Channel, by: str) -> None:
-        """Tells a launcher which other one has the run, and lets go of it."""
-        channel.send(wire.GONE, {"by": by})
+    def _dismiss(self, channel: Channel, by: Greeting) -> None:
+        """Tells a launcher which other one has the run, and what for, and lets go of it."""
+        channel.send(wire.GONE, by.farewell)
         self._flush_and_drop(channel)
 
     def close(self) -> None:

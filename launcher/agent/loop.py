@@ -367,7 +367,8 @@ class Agent:
         }
         if hello.get("rules") is not None:  # else a query: nobody is replaced, no lease is renewed
             rules = LeaseRules.of(hello["rules"])
-            greeting = Greeting(hello["token"], str(hello["launcher"]), rules)
+            purpose = str(hello.get("purpose", ""))
+            greeting = Greeting(hello["token"], str(hello["launcher"]), rules, purpose)
             if not self._channels.greet(channel, greeting):
                 return
         channel.send(wire.WELCOME, welcome)

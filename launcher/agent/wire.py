@@ -41,6 +41,8 @@ SLURM_OF_JOB = "TFMUX_SLURM"
 BY_LAUNCHER, BY_AGENT, BY_SIGNAL = "launcher", "agent", "signal"
 """Who had asked a task to end before it did: a launcher's kill; the agent, by its lease or because
 it was told to stop; a signal to the job step that the agent has passed on."""
+FOR_ATTACH, FOR_KILL = "attach", "kill"
+"""What a launcher takes a run over for: to supervise it from now on, or to end it."""
 TASK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}:(?:0|[1-9][0-9]{0,8})")
 """The one form of a task's name in frames: it becomes the name of a file."""
 

@@ -40,6 +40,7 @@ from ..ids import TaskId
 from ..plan.environment import ASKED
 from ..plan.run_plan import HostPlan, Plan
 from ..printable import printable
+from ..run.states import Purpose
 from .frame_checks import FrameChecker
 from .frames import Gone, Hello, Refusal, Rules, Welcome
 from .transport import ArrivalErrors, Transport, TransportFactory
@@ -202,13 +203,15 @@ class LinkSettings:
         shared = {"run_id": self.run_id, "host": self.host, "local": self.local}
         return {**shared, "logs": self.logs, "rules": self.rules.to_json()}
 
-    def hello(self, token: str, *, query: bool = False) -> Hello:
-        """The first frame; a `query` replaces no launcher and renews no lease."""
+    def hello(self, token: str, *, query: bool = False, ends: bool = False) -> Hello:
+        """The first frame; a `query` replaces no launcher and renews no lease. `ends`: whoever
+        greets is about to end the run."""
         return Hello(
             token=token,
             launcher=f"{os.uname().nodename}:{os.getpid()}",
             variables=ASKED,
             rules=None if query else self.rules,
+            purpose=Purpose.KILL if ends else Purpose.ATTACH,
         )
 
     def refused(self, refusal: Refusal) -> AgentError:

@@ -24,7 +24,7 @@ from ..run.background import LeftProcesses
 from ..run.fields import Code, Count, ExitCode, Figure, Line, Pid, Seconds, SignalName, Text
 from ..run.gpus import GpuView
 from ..run.snapshot import Survivor
-from ..run.states import StoppedBy
+from ..run.states import Purpose, StoppedBy
 
 AnyNumber = Annotated[int, Field(ge=-(1 << 62), le=1 << 62)]
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -253,7 +253,8 @@ class Refusal(Message):
 
 
 class Gone(Message):
-    """The agent lets go of a launcher: because that asked (`by` is empty), or another one came.
+    """The agent lets go of a launcher: because that asked (`by` is empty), or another one came,
+    which has said what for.
 
     A bridge that found no agent names in `left` the tasks of processes that live all the same,
     None for one that cannot be named. `doubt`: there may be others that nobody knows. `why`: how
@@ -262,6 +263,7 @@ class Gone(Message):
 
     TYPE = wire.GONE
     by: Text
+    purpose: Purpose = Purpose.UNKNOWN
     left: tuple[TaskId | None, ...] = ()
     doubt: bool = False
     why: Text = ""
@@ -356,14 +358,16 @@ class Rules(Settings):
 @frozen
 class Hello(Request):
     """The first frame of a channel. Without `rules` it is a query: the launcher that is there is
-    not replaced, and no lease is renewed. `launcher` names the launcher, for the one that is
-    replaced; `variables` are those of the host whose values the welcome shall hold."""
+    not replaced, and no lease is renewed. `launcher` names the launcher, and `purpose` what it
+    takes the run over for, to the one that is replaced; `variables` are those of the host whose
+    values the welcome shall hold."""
 
     TYPE = wire.HELLO
     token: str
     launcher: str
     variables: tuple[str, ...]
     rules: Rules | None = None
+    purpose: Purpose = Purpose.ATTACH
     version: int = wire.VERSION
 
 

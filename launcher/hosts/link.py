@@ -21,6 +21,7 @@ from ..agent import wire
 from ..errors import AgentError, HostError, ProtocolError
 from ..ids import TaskId
 from ..printable import printable
+from ..run.states import Purpose
 from .bootstrap import START_SECONDS, LinkSettings, greet
 from .frame_checks import LogBytes, Reply
 from .frames import (
@@ -88,7 +89,7 @@ class Listener(Protocol):
     def link_up(self, host: str, welcome: Welcome) -> None: ...
     def link_lost(self, host: str, reason: str) -> None: ...
     def link_refused(self, host: str, error: HostError) -> None: ...
-    def link_superseded(self, host: str, by: str) -> None: ...
+    def link_superseded(self, host: str, by: str, purpose: Purpose) -> None: ...
     def agent_silent(self, host: str) -> None: ...
     def agent_said(self, host: str, message: Message) -> None: ...
 
@@ -105,7 +106,8 @@ class Link:
         ending: Callable[[], bool] = lambda: False,
     ) -> None:
         """`ending` says whether the run is being ended: then an agent of another version, which
-        takes no order from us, is replaced by one of ours."""
+        takes no order from us, is replaced by one of ours, and a launcher whose place we take
+        hears what for."""
         self.settings = settings
         self.last_heard = 0.0
         self.connected = False
@@ -278,7 +280,8 @@ class Link:
         end_before, self._other_version = self._other_version and self._ending(), False
         known, rouse = self.sessions > 0, self._ending()
         config = self.settings.config(known=known, rouse=rouse, end_before=end_before)
-        rest = await greet(transport, nonce, config, self.settings.hello(self._token))
+        hello = self.settings.hello(self._token, ends=rouse)
+        rest = await greet(transport, nonce, config, hello)
         decoder = wire.Decoder()
         self._checker.connected()
         self._written = self._granted = 0
@@ -404,7 +407,7 @@ class Link:
             case Gone() as gone:
                 self.closed = True
                 if not self._leaving:
-                    self._listener.link_superseded(host, gone.by)
+                    self._listener.link_superseded(host, gone.by, gone.purpose)
             case Refusal() as refusal:
                 self._other_version = refusal.code == wire.OTHER_VERSION
                 raise self.settings.refused(refusal)

@@ -16,7 +16,7 @@ from .background import LeftProcesses
 from .cause import Verdict
 from .fields import Attempt, Count, Seconds, Status, Time
 from .snapshot import AllocatedNode, HostReceipt, KeptResults
-from .states import StoppedBy
+from .states import Purpose, StoppedBy
 
 
 @frozen
@@ -200,10 +200,11 @@ class AgentSilent(Event):
 
 @frozen
 class Superseded(Event):
-    """A launcher on another machine has taken a host over."""
+    """A launcher elsewhere has taken a host over, for what it says."""
 
     host: str
     by: str
+    purpose: Purpose
 
 
 @frozen

@@ -26,7 +26,7 @@ from .snapshot import (
     Snapshot,
 )
 from .state import RunData
-from .states import AT_WORK, Cause, HostState, Outcome, RunPhase
+from .states import AT_WORK, Cause, HostState, Outcome, Purpose, RunPhase
 from .story import MOST_EVENTS, story
 from .tasks import Tasks
 from .validation import check
@@ -47,6 +47,11 @@ _STILL_HEARD = (
     ev.KillAll,
 )
 """Events that matter although the run has ended."""
+_FOR: Mapping[Purpose, str] = {
+    Purpose.ATTACH: " to supervise the run",
+    Purpose.KILL: " to end the run",
+    Purpose.UNKNOWN: ", and has not said what for",
+}
 _CAUSES: Mapping[Outcome | None, Cause] = {
     Outcome.SUCCESS: Cause.RULE,
     Outcome.KILLED: Cause.PERSON,
@@ -168,7 +173,7 @@ class RunStateMachine:
         something of it may live, and nothing of it is started any more."""
         data = self.data
         run, outcome = data.run, data.run.outcome
-        ended = data.phase is RunPhase.ENDED and outcome is not Outcome.DETACHED
+        ended = data.phase is RunPhase.ENDED and outcome is not Outcome.TAKEN_OVER
         # The launcher may have died between a failure and the end for which it was a reason.
         killing = data.phase is RunPhase.KILLING or ended or run.cause is not None
         data.attaching, data.checked = True, False
@@ -184,6 +189,8 @@ class RunStateMachine:
             outcome=None,
             exit_code=None,
             launcher_error="",
+            taken_by="",
+            taken_for=Purpose.UNKNOWN,
             forced=False,
             kill_deadline=None,
             kill_asked=killing and run.kill_asked,
@@ -211,13 +218,24 @@ class RunStateMachine:
         return []
 
     def _superseded(self, event: ev.Superseded) -> list[Instruction]:
-        """A launcher on another machine takes the run over: it goes on there. A kill that was under
-        way here names the host as not confirmed."""
-        taken = f"another launcher ({event.by}) has taken {event.host} over"
-        self.data.note(taken)
-        if self.data.phase is not RunPhase.KILLING:
-            return self._shutdown.conclude(Outcome.DETACHED, 0)
-        return self._shutdown.on_receipt(HostReceipt(event.host, doubt=taken))
+        """A launcher elsewhere takes the run over. All that is known of what follows is what it
+        has said: where it ends the run, this one ends it on the hosts that it still has; else it
+        lets go. A kill that was under way here names the host as not confirmed."""
+        data, purpose = self.data, event.purpose
+        taken = f"another launcher ({event.by}) has taken {event.host} over{_FOR[purpose]}"
+        data.note(taken)
+        data.update_run(taken_by=event.by, taken_for=purpose)
+        data.lose_host(event.host, taken)
+        killing = data.phase is RunPhase.KILLING
+        if purpose is Purpose.KILL:
+            receipt = HostReceipt(event.host, taken_by=event.by)
+            if killing:
+                return [*self._shutdown.kill_all(Cause.PERSON), *self._shutdown.on_receipt(receipt)]
+            data.host_records[event.host].receipt = receipt
+            return self._shutdown.kill_all(Cause.PERSON)
+        if killing:
+            return self._shutdown.on_receipt(HostReceipt(event.host, doubt=taken))
+        return self._shutdown.conclude(Outcome.TAKEN_OVER, 5 if purpose is Purpose.ATTACH else 4)
 
     def _launcher_failed(self, event: ev.LauncherFailed) -> list[Instruction]:
         data = self.data

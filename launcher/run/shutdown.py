@@ -206,7 +206,9 @@ class Shutdown:
         releases: list[Instruction] = [
             ReleaseHost(one.host) for one in receipts if one.confirmed or one.survivors
         ]
-        if data.allocation is not None:  # its word is waited for when the hosts are released
+        if (
+            data.allocation is not None and not data.run.taken_by
+        ):  # its word is waited for when the hosts are released
             again = data.allocation.releasing
             data.update_allocation(releasing=True)
             return [] if again else [*releases, ReleaseAllocation()]
@@ -229,7 +231,7 @@ class Shutdown:
             data.update_run(cause=Cause.RULE, first_failure=None, verdict=None)
         if data.run.results_missing:
             code = code or 1
-        if not receipt.clean or data.run.launcher_error:
+        if not receipt.answered or data.run.launcher_error:
             code = 4
         return self.conclude(outcome, code)
 

@@ -25,7 +25,18 @@ from .background import LeftProcesses
 from .cause import Verdict
 from .fields import Attempt, Count, ExitCode, Pid, Seconds, Status, Text, Time
 from .gpus import GpuView
-from .states import Cause, Halt, Hang, HostState, Intent, Outcome, RunPhase, StoppedBy, TaskState
+from .states import (
+    Cause,
+    Halt,
+    Hang,
+    HostState,
+    Intent,
+    Outcome,
+    Purpose,
+    RunPhase,
+    StoppedBy,
+    TaskState,
+)
 
 _TERM_CAUGHT = 143
 """Status of shells, and of programs that catch TERM: 128 and its number."""
@@ -274,6 +285,9 @@ class HostReceipt:
     """Survivors beyond those in `survivors`."""
     doubt: str = ""
     """Why the host's agent cannot confirm; empty where the host could not be reached."""
+    taken_by: str = ""
+    """The launcher elsewhere that has taken the host over to end the run: what is left there is in
+    its receipt."""
     until_boot: bool = False
     """Unknown until the host reboots, since an agent and its watchdog have ended without proof."""
 
@@ -309,6 +323,12 @@ class Receipt:
         # Earlier versions have written down hosts as confirmed beside survivors.
         proven = all(host.confirmed and not host.survivors for host in self.hosts)
         return proven and bool(self.hosts or not self.begun)
+
+    @property
+    def answered(self) -> bool:
+        """Every host has confirmed that no process is left, or is another launcher's, which ends
+        the run there."""
+        return self.clean or all(host.confirmed or host.taken_by for host in self.hosts)
 
 
 @frozen
@@ -481,6 +501,11 @@ class RunView:
     """How it ended."""
     exit_code: ExitCode | None = None
     """Exit code of `tfmux up FILE`; absent while there is none."""
+    taken_by: str = ""
+    """The launcher elsewhere, `MACHINE:PID`, that has taken a host over, or all; nothing is
+    recorded any more then, since the record may be that launcher's."""
+    taken_for: Purpose = Purpose.UNKNOWN
+    """What it has said that for: `attach`, `kill`, or nothing."""
     launcher_error: str = ""
     """Why launchers of the run died one after the other, until the last one ended the run."""
     results_missing: tuple[str, ...] = ()

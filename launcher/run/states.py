@@ -112,8 +112,19 @@ class Outcome(StrEnum):
     FAILED = "failed"
     KILLED = "killed"
     TERMINATED = "terminated"
+    TAKEN_OVER = "taken-over"
+    """Another launcher supervises it: how it ends is known there."""
     DETACHED = "detached"
+    """Its client has left it; its launcher goes on."""
     PREFLIGHT = "preflight"
+
+
+class Purpose(StrEnum):
+    """What a launcher takes a run over for, by its own word."""
+
+    UNKNOWN = ""
+    ATTACH = wire.FOR_ATTACH
+    KILL = wire.FOR_KILL
 
 
 class Cause(StrEnum):

@@ -42,7 +42,7 @@ def _check_phase(data: RunData) -> None:
         releasing = data.allocation is not None and data.allocation.releasing
         assert pending or releasing, "all receipts are there, and the run goes on"
     assert not end.restart_due or end.restart_cause is not None, end
-    over = data.phase is RunPhase.KILLING or (ended and end.outcome is not Outcome.DETACHED)
+    over = data.phase is RunPhase.KILLING or (ended and end.outcome is not Outcome.TAKEN_OVER)
     assert not over or not end.restart_due, end
     if data.phase is RunPhase.RESTARTING:
         assert end.restart_due, end

@@ -24,7 +24,7 @@ from ..ids import TaskId, new_run_id
 from ..printable import printable
 from ..run.gpus import GpuSample
 from ..run.snapshot import HostReceipt, Receipt, Snapshot
-from ..run.states import HostState, Outcome, RunPhase
+from ..run.states import HostState, Outcome, Purpose, RunPhase
 from ..run.views import Record, Views
 from ..store.logs import LogStore
 from ..store.metrics import MetricsFile, Series
@@ -69,6 +69,8 @@ def resume(views: Views) -> None:
         ended=None,
         outcome=None,
         exit_code=None,
+        taken_by="",
+        taken_for=Purpose.UNKNOWN,
         launcher_error="",
     )
 
@@ -276,7 +278,7 @@ class RunClient:
         if lock is None:
             client = cls(folder, unknown(folder), None, ask=ask)
         else:
-            client = cls._take_up(folder, lock, process=process, ask=ask)
+            client = cls._take_up(folder, lock, process=process, ask=ask, kills=True)
         client.kill_all(force=force)
         return client
 
@@ -289,8 +291,10 @@ class RunClient:
         process: LauncherProcess | None = None,
         ask: PromptHandler | None,
         on_end: Callable[[], None] | None = None,
+        kills: bool = False,
     ) -> RunClient:
-        """Follows a run that a launcher process which is started here takes up."""
+        """Follows a run that a launcher process which is started here takes up; it `kills` the
+        run where the caller is about to order that."""
         try:
             process = process or LauncherProcess()
         except BaseException:
@@ -298,7 +302,8 @@ class RunClient:
                 os.close(lock)
             raise
         # Both read the files, at the same time; what is wrong with them ends it, too.
-        link = process.order(attach_order(folder, "nothing"), lock)
+        order = attach_order(folder, "nothing") | {"kill": kills}
+        link = process.order(order, lock)
         try:
             stored = StoredRun(folder)
             views = stored.views

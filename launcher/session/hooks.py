@@ -26,7 +26,6 @@ from ..cluster.file_model import hook_problem
 from ..frozen import frozen
 from ..ids import TaskId
 from ..run.snapshot import Snapshot
-from ..run.states import Outcome
 from ..run.views import Views
 from ..store.logs import tail_lines
 from ..store.stream import plain
@@ -183,8 +182,6 @@ class HookRunner:
             self._shell.note(f"hook on_{event}: {problem}; it will not run")
 
     def _end(self, final: Snapshot) -> None:
-        if final.outcome is Outcome.DETACHED:
-            return  # the launcher that has taken the run over tells of its end
         if final.exit_code == 0:
             self._start(self._run("success", final))
         elif final.exit_code in _EXIT_CODES_OF_FAILURE:

@@ -34,7 +34,7 @@ from ..plan.run_plan import HostPlan, TaskPlan
 from ..run import events as ev
 from ..run.snapshot import HostReceipt
 from ..run.state import named
-from ..run.states import Halt, RunPhase
+from ..run.states import Halt, Purpose, RunPhase
 from .gpu_watch import GpuWatch
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ STATS_SECONDS = 5.0
 _HALTS = {"T": Halt.STOPPED, "D": Halt.WAITING}
 _ANSWER_SECONDS = 1.0
 """Longest wait for the answers that are shown together."""
+_TAKEN_SECONDS = 5.0
+"""Longest wait for the takeover of further hosts."""
 CLOSE_SECONDS = 8.0
 """Longest wait for the end of a connection."""
 _NO_REASON = "its agent does not say why"
@@ -87,6 +89,16 @@ class HostLinks:
                 if self.logins is not None:
                     await self.logins.aclose()
 
+    async def let_go(self) -> None:
+        """Waits until the launcher that has taken a host over has taken the others, too, but not
+        for long: an agent of this machine ends everything when it loses its launcher."""
+        held = {self.tasks[host]: host for host, link in self._links.items() if link.connected}
+        if held:
+            _, left = await asyncio.wait(held, timeout=_TAKEN_SECONDS)
+            if left:
+                hosts = named(held[task] for task in left)
+                self._shell.note(f"not taken over: {hosts}; agents there act without a launcher")
+
     def _connect(self, host: HostPlan) -> None:
         # A host that cannot be reached is tried again and again where the run has begun before.
         persistent, folder = self._shell.attached, self._shell.folder.path
@@ -102,7 +114,7 @@ class HostLinks:
         task.add_done_callback(partial(self._link_ended, host.name))
 
     def _ending(self) -> bool:
-        return self._data.phase in (RunPhase.KILLING, RunPhase.ENDED)
+        return self._shell.kills or self._data.phase in (RunPhase.KILLING, RunPhase.ENDED)
 
     def _link_ended(self, host: str, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -132,8 +144,8 @@ class HostLinks:
     def link_refused(self, host: str, error: HostError) -> None:
         self._shell.feed(ev.HostRefused(time.time(), host, error.reason, error.code))
 
-    def link_superseded(self, host: str, by: str) -> None:
-        self._shell.feed(ev.Superseded(time.time(), host, by))
+    def link_superseded(self, host: str, by: str, purpose: Purpose) -> None:
+        self._shell.feed(ev.Superseded(time.time(), host, by, purpose))
 
     def agent_silent(self, host: str) -> None:
         if self._links[host].sessions or self._shell.attached:  # else it is being made

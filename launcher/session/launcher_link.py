@@ -375,7 +375,8 @@ class LauncherLink:
         self._forget_process()
         self._process = process
         order = attach_order(self._folder, self.subscription["on_close"])
-        self._begin(process.order(order | {"died": died, "end": end}, lock))
+        order |= {"died": died, "end": end, "kill": self.kill is not None}
+        self._begin(process.order(order, lock))
         return Tried.STARTED
 
     def last_words(self) -> str:

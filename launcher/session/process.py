@@ -12,9 +12,11 @@ the connection does. With `ssh` it imports what logs in to hosts, which takes as
         checked (`cluster.read.mark_of`). Nobody else has the other end of the connection. The mark
         is believed for that text alone, if both processes have the same checks; else all is checked
         here. Single values, and local paths, are checked in any case
-    {"attach": RUN_ID, "folder": PATH, "on_close": "kill" | "nothing", "died": "…", "end": false}
+    {"attach": RUN_ID, "folder": PATH, "on_close": "kill" | "nothing", "died": "…", "end": false,
+     "kill": false}
         without a descriptor: although a launcher that stands still holds the lock; `died` says
-        what the one before died of, and with `end` the run is ended, since they all do
+        what the one before died of, and with `end` the run is ended, since they all do; `kill`:
+        the front end is about to order that
 
 and is from then on a client like any other (`control_socket`); what its disappearance means counts
 from the order on, since it may be gone before it has subscribed. Standard error goes to
@@ -155,7 +157,8 @@ def shell_for(order: dict[str, Any], crash: Crash = crash) -> RunShell:
     past = StoredRun(folder)
     first = ev.Attached(now, past.complete)
     died, ends = printable(str(order.get("died", ""))), bool(order.get("end"))
-    return RunShell(folder, past.run, Beginning(first, died, ends), crash)
+    beginning = Beginning(first, died, ends, kills=bool(order.get("kill")))
+    return RunShell(folder, past.run, beginning, crash)
 
 
 def _folder(order: dict[str, Any]) -> RunFolder:

@@ -93,6 +93,8 @@ class Beginning:
     """What the previous launcher process has died of."""
     ends: bool = False
     """Launchers have died again and again: this one does nothing but end the run."""
+    kills: bool = False
+    """It was started for a kill, which a client is about to order."""
 
 
 class RunShell:
@@ -134,6 +136,11 @@ class RunShell:
         self.judge = Judge(self)
         self.hooks = _hooks(self)
         self._executor = Executor(self)
+
+    @property
+    def kills(self) -> bool:
+        """This launcher was started to end the run."""
+        return self._beginning.kills or self._beginning.ends
 
     @property
     def attached(self) -> bool:
@@ -352,7 +359,7 @@ class RunShell:
     def record(self, line: Line) -> None:
         """Writes a record, unless the run is another launcher's by now."""
         self._end_is_last = False
-        if self.data.run.outcome is not Outcome.DETACHED:
+        if not self.data.run.taken_by:
             self.writer.put(line)
 
     def record_metric(self, metric: Metric, heard: float) -> None:
@@ -432,7 +439,7 @@ class RunShell:
     def finish(self) -> Snapshot:
         """The run at its end, which is recorded, with what was said since it was recorded last."""
         final = self.snapshot()
-        if final.outcome is not Outcome.DETACHED and not self._end_is_last:
+        if not final.taken_by and not self._end_is_last:
             self.data.flush_figures()
             self.publish()
             self.record(Summary.of(final, time.time()))
@@ -628,6 +635,8 @@ class Executor:
         await self._shell.outputs.settle()
         if self._data.run.outcome is Outcome.FAILED:
             await self._shell.judge.judge()
+        if self._data.run.outcome is Outcome.TAKEN_OVER:
+            await self._shell.hosts.let_go()
 
 
 def _allocation(shell: RunShell) -> Allocation | None:

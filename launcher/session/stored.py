@@ -103,7 +103,7 @@ class StoredRun:
         if self.end is not None:
             return bool(self.end.clean)  # its launcher knew which hosts it had contacted
         seen = self._views.snapshot()  # of which the newest metrics say nothing
-        ended = seen.state is RunPhase.ENDED and seen.outcome is not Outcome.DETACHED
+        ended = seen.state is RunPhase.ENDED and seen.outcome is not Outcome.TAKEN_OVER
         if not ended or seen.receipt is None or not seen.clean:
             return False
         named = {host.host for host in seen.receipt.hosts}

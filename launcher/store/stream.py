@@ -121,8 +121,8 @@ class Summary:
 
     @classmethod
     def of(cls, seen: Snapshot, now: float) -> Summary:
-        """The summary of a run as it stands; one that was left as detached goes on."""
-        failure, left = seen.first_failure, seen.outcome is Outcome.DETACHED
+        """The summary of a run as it stands; one that was taken over has no end here."""
+        failure, left = seen.first_failure, seen.outcome is Outcome.TAKEN_OVER
         refused = (
             f"{one.name}: {one.reason}" for one in seen.hosts if one.state is HostState.REFUSED
         )

@@ -93,7 +93,7 @@ def test_another_machine_takes_over_and_the_first_launcher_says_so(
     scenario: FaultScenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given a launcher that is stopped, when another machine takes its run over and the first one
-    goes on, then that one leaves with 0 and kills nothing, and the second one ends the run."""
+    goes on, then that one leaves with 5 and kills nothing, and the second one ends the run."""
     places = {"ps": ["tf1"], "worker": ["tf3"]}
     file = scenario.file(places, run="lease = 600\ngrace = 1")
     with scenario.up(file) as first:
@@ -107,13 +107,33 @@ def test_another_machine_takes_over_and_the_first_launcher_says_so(
             ready(second, "ps:0", "worker:0")
             monkeypatch.setenv("XDG_DATA_HOME", str(home))
             first.signal_launcher(signal.SIGCONT)
-            assert first.wait() == 0, first.transcript()
-            assert any("another launcher" in note for note in notes(first))
+            assert first.wait() == 5, first.transcript()
+            assert any("to supervise the run" in note for note in notes(first))
             assert {e["task"]: e["pid"] for e in second.of("task") if "pid" in e} == pids
             assert last_states(second) == dict.fromkeys(("ps:0", "worker:0"), "ready")
             second.press_ctrl_c()
             assert second.wait() == 130, second.transcript()
             assert confirmed(second)
+        scenario.wait_dead(run_id)
+
+
+def test_another_machine_kills_the_run_and_the_first_launcher_says_so(
+    scenario: FaultScenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a run over two hosts, when another machine kills it, then that one has the receipt, and
+    the command that launched it leaves with 130 and says nothing of what is left there."""
+    file = scenario.file({"ps": ["tf1"], "worker": ["tf3"]}, run="lease = 600\ngrace = 1")
+    with scenario.up(file) as first:
+        ready(first, "ps:0", "worker:0")
+        run_id = first.run_id
+        with monkeypatch.context() as elsewhere:
+            elsewhere.setenv("XDG_DATA_HOME", str(tmp_path / "elsewhere"))
+            (tmp_path / "elsewhere").mkdir()
+            killed = command.run("kill", run_id, "--file", str(file))
+        assert killed.returncode == 0 and "no process is left" in killed.stdout, killed
+        assert first.wait() == 130, first.transcript()
+        assert any("to end the run" in note for note in notes(first))
+        assert "2 hosts confirmed" not in first.said and "continues" not in first.said
         scenario.wait_dead(run_id)
 
 

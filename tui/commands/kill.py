@@ -20,7 +20,7 @@ from launcher.store.runs import RunFolder
 from launcher.store.stream import read_stream
 from tui.commands.ps import print_unreadable
 from tui.commands.which_run import named_or_active
-from tui.exits import Exit
+from tui.exits import Exit, exit_code, first_of
 from tui.streams import message, print_lines
 
 _PACE = 0.02
@@ -48,7 +48,7 @@ def kill(arguments: argparse.Namespace) -> int:
     else:
         run_id = named_or_active(arguments)
         kills = [_begin(run_id, arguments.force, arguments.file, arguments.process)]
-    code = max([code, *(_end(kill) for kill in kills)])
+    code = first_of([code, *(_end(kill) for kill in kills)])
     from tui.outcome import result_lines
 
     for kill in kills:
@@ -129,7 +129,7 @@ def _print_end(snapshot: Snapshot, receipt: Iterable[str]) -> int:
     print_lines(lines)
     if snapshot.receipt is None and snapshot.launcher_error:
         message(snapshot.launcher_error)
-    if snapshot.outcome is Outcome.DETACHED:
-        message("another launcher took it over meanwhile")
-        return Exit.UNCONFIRMED
+    if snapshot.outcome is Outcome.TAKEN_OVER:
+        message(f"another launcher ({snapshot.taken_by}) has taken it over: nothing was ended here")
+        return exit_code(snapshot.exit_code, detached=False)
     return Exit.SUCCESS if snapshot.clean else Exit.UNCONFIRMED

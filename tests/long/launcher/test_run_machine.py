@@ -26,7 +26,7 @@ from launcher.run import instructions as do
 from launcher.run.gpus import GpuSample
 from launcher.run.machine import RunStateMachine
 from launcher.run.snapshot import AllocatedNode, HostReceipt, Metric, RunView, Survivor
-from launcher.run.states import AT_WORK, HostState, RunPhase, TaskState
+from launcher.run.states import AT_WORK, HostState, Purpose, RunPhase, TaskState
 from launcher.run.views import Views
 from launcher.store.stream import Summary, encode, parse
 from tests.support.budgets import examples
@@ -317,10 +317,10 @@ class RunMachine(RuleBasedStateMachine):
         if rarely:
             self.feed(ev.HostRefused(self.later(), host, "no login"))
 
-    @rule(rarely=RARELY, host=HOSTS)
-    def is_taken_over(self, rarely: bool, host: str) -> None:
+    @rule(rarely=RARELY, host=HOSTS, purpose=st.sampled_from(Purpose))
+    def is_taken_over(self, rarely: bool, host: str, purpose: Purpose) -> None:
         if rarely:
-            self.feed(ev.Superseded(self.later(), host, "elsewhere:7"))
+            self.feed(ev.Superseded(self.later(), host, "elsewhere:7", purpose))
 
     @rule(task=TASKS, attempt=ATTEMPTS, error=TEXT, holder=TEXT)
     def starts(self, task: TaskId, attempt: int, error: str, holder: str) -> None:

@@ -105,7 +105,7 @@ def test_a_launcher_that_takes_up_a_run_writes_on_in_its_stream() -> None:
     thread = LauncherThread()
     link = thread.order(attach_order(first.folder, "nothing"))
     second = RunClient(first.folder, Views.of(first.snapshot()), link)
-    assert first.wait(PATIENCE) and first.snapshot().outcome is Outcome.DETACHED
+    assert first.wait(PATIENCE) and first.snapshot().outcome is Outcome.TAKEN_OVER
     wait_until(lambda: running(second), "the second one has it")
     second.kill_all()
     assert second.wait(PATIENCE)

@@ -6,8 +6,15 @@ import pytest
 
 from launcher.run import events as ev
 from launcher.run.events import ReadyTimeout, RestartDelay, ShutdownTimeout
-from launcher.run.instructions import CheckHosts, SetTimer, StageHost
-from launcher.run.states import CONNECT_SECONDS, HostState, Outcome, RunPhase, TaskState
+from launcher.run.instructions import CheckHosts, Instruction, SetTimer, StageHost
+from launcher.run.states import (
+    CONNECT_SECONDS,
+    HostState,
+    Outcome,
+    Purpose,
+    RunPhase,
+    TaskState,
+)
 from tests.support.run_driver import (
     FACTS,
     RunDriver,
@@ -28,20 +35,78 @@ from tests.support.run_driver import (
 BY = "elsewhere:7"
 
 
-def test_another_machine_that_takes_a_host_over_ends_this_launcher(driver: RunDriver) -> None:
-    """The run goes on there; the other hosts follow, or have their lease."""
-    assert driver.feed(ev.Superseded, "a", BY) == driver.end(Outcome.DETACHED, 0, ())
-    assert any(BY in note for note in driver.seen.notes)
-    assert driver.feed(ev.Superseded, "b", BY) == driver.feed(ev.KillAll) == []
+def taken(driver: RunDriver, host: str, purpose: Purpose) -> list[Instruction]:
+    """A launcher elsewhere takes a host over."""
+    return driver.feed(ev.Superseded, host, BY, purpose)
 
 
-def test_a_takeover_while_we_kill_names_the_host_as_not_confirmed(driver: RunDriver) -> None:
+@pytest.mark.parametrize(("purpose", "code"), [(Purpose.ATTACH, 5), (Purpose.UNKNOWN, 4)])
+def test_a_run_that_is_taken_over_is_no_success(
+    driver: RunDriver, purpose: Purpose, code: int
+) -> None:
+    """This launcher lets go of all hosts, and says no more than who has the run, and what for: of
+    its tasks nothing is known here any more."""
+    assert taken(driver, "a", purpose) == driver.end(Outcome.TAKEN_OVER, code, ())
+    seen = driver.seen
+    assert (seen.taken_by, seen.taken_for, seen.receipt) == (BY, purpose, None)
+    assert any(BY in note for note in seen.notes)
+    assert driver.state("worker:0") is TaskState.LOST
+    assert taken(driver, "b", purpose) == driver.feed(ev.KillAll) == []
+
+
+def test_a_run_that_is_killed_elsewhere_is_killed(driver: RunDriver) -> None:
+    """Both hosts are taken, one after the other: nothing is said of what is left on them."""
+    assert taken(driver, "a", Purpose.KILL) == driver.shut_down("b")
+    assert taken(driver, "b", Purpose.KILL) == driver.end(Outcome.KILLED, 130, ())
+    receipt = driver.seen.receipt
+    assert receipt is not None and not receipt.clean
+    assert [(host.confirmed, host.taken_by) for host in receipt.hosts] == [(False, BY)] * 2
+
+
+def test_a_host_that_the_killer_does_not_reach_is_ended_here(driver: RunDriver) -> None:
+    taken(driver, "a", Purpose.KILL)
+    assert driver.receipt("b") == driver.end(Outcome.KILLED, 130, ["b"])
+    assert driver.seen.receipt is not None and not driver.seen.receipt.clean
+
+
+def test_a_host_that_neither_launcher_has_heard_of_is_4(driver: RunDriver) -> None:
+    """One host is taken for a kill, and the other cut off: of that nobody here knows."""
+    driver.lost("b")
+    taken(driver, "a", Purpose.KILL)
+    assert driver.fired(ShutdownTimeout()) == driver.end(Outcome.KILLED, 4, ())
+
+
+def test_two_takers_of_whom_one_kills(driver: RunDriver) -> None:
+    """The first one ends the run; one that takes the other host to supervise it leaves that
+    unknown."""
+    taken(driver, "a", Purpose.KILL)
+    assert taken(driver, "b", Purpose.ATTACH) == driver.end(Outcome.KILLED, 4, ())
+
+
+def test_a_kill_elsewhere_joins_the_end_of_a_run(driver: RunDriver) -> None:
+    """As a person's kill here does: a failure, or a success under way, becomes a kill."""
+    driver.exited("worker:0", 1)
+    taken(driver, "a", Purpose.KILL)
+    assert driver.receipt("b") == driver.end(Outcome.KILLED, 130, ["b"])
+
+
+@pytest.mark.parametrize(("purpose", "code"), [(Purpose.ATTACH, 4), (Purpose.KILL, 143)])
+def test_a_takeover_while_we_kill_names_the_host_as_not_confirmed(
+    driver: RunDriver, purpose: Purpose, code: int
+) -> None:
     driver.feed(ev.KillAll, by_person=False)
     assert driver.receipt("a") == []
-    assert driver.feed(ev.Superseded, "b", BY) == driver.end(Outcome.TERMINATED, 4, ["a"])
+    assert taken(driver, "b", purpose) == driver.end(Outcome.TERMINATED, code, ["a"])
     assert driver.seen.receipt is not None
     mine, theirs = driver.seen.receipt.hosts
-    assert (mine.confirmed, theirs.confirmed) == (True, False) and BY in theirs.doubt
+    assert (mine.confirmed, theirs.confirmed) == (True, False)
+    assert BY in theirs.doubt + theirs.taken_by
+
+
+def test_a_run_that_is_taken_back_goes_on(driver: RunDriver) -> None:
+    taken(driver, "a", Purpose.ATTACH)
+    assert driver.feed(ev.Attached) == []
+    assert driver.phase() is RunPhase.CONNECTING and not driver.seen.taken_by
 
 
 def test_a_launcher_that_fails_ends_the_run_with_4(driver: RunDriver) -> None:
