@@ -22,6 +22,12 @@ class Framework(StrEnum):
         """Its tasks wait for each other by themselves, in whichever order they start."""
         return self in (Framework.TORCH, Framework.JAX, Framework.MPI_LIKE)
 
+    @property
+    def success(self) -> Success:
+        """The tasks that decide where the file does not say: all of those that meet, since a
+        collective needs each of them; else the chief."""
+        return Success.ALL if self.meets else Success.CHIEF
+
 
 class HostSource(StrEnum):
     """Sources of hosts that are not in the cluster file."""

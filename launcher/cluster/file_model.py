@@ -285,12 +285,13 @@ class RunSettings(FileTable):
         Key("framework whose variables the tasks get, such as `TF_CONFIG` or `RANK`. See *Ranks*"),
     ] = Framework.TENSORFLOW
     success: Annotated[
-        Success,
+        Success | None,
         Key(
             "tasks whose clean exit makes the run a success. `all`: every cluster task except ps. "
-            "See *When a run ends*"
+            "See *When a run ends*",
+            '`"chief"`. With `framework = "torch"`, `"jax"` or `"mpi-like"` `"all"`',
         ),
-    ] = Success.CHIEF
+    ] = None
     on_failure: Annotated[
         OnFailure,
         Key("what a task's failure does to the run. See *When a task fails*"),

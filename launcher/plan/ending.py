@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ..cluster.choices import Success
+from ..cluster.choices import Framework, Success
 from ..cluster.roles import Role
 from ..frozen import frozen
 from ..ids import TaskId, named_tasks
@@ -29,11 +29,16 @@ class Ending:
         Field(description="these may finish then, until `finish_timeout`"),
     ] = ()
     stopped: Annotated[tuple[TaskId, ...], Field(description="these are stopped at the end")] = ()
+    because: Annotated[
+        str, Field(description="the setting by which all decide, where the file has no `success`")
+    ] = ""
 
     @property
     def text(self) -> str:
         """`ends when chief:0 has ended; worker:0–2 may finish; ps:0 is stopped`."""
         parts = [f"ends when {named_tasks(self.decide)} {_have(self.decide)} ended"]
+        if self.because:
+            parts[0] += f", all with 0 (by {self.because})"
         if self.may_finish:
             parts.append(f"{named_tasks(self.may_finish)} may finish")
         if self.stopped:
@@ -42,20 +47,25 @@ class Ending:
         return "; ".join(parts)
 
 
-def ending(tasks: Sequence[tuple[TaskId, Role]], success: Success) -> Ending:
+def ending(
+    tasks: Sequence[tuple[TaskId, Role]], success: Success | None, framework: Framework
+) -> Ending:
     """What ends a run of these tasks: the chief's end or that of all that train; where nobody does,
-    that of evaluators and helpers; where there is only ps, its end."""
+    that of evaluators and helpers; where there is only ps, its end. Without `success` the framework
+    says which."""
     ranked = ((Role.CHIEF, Role.WORKER), (Role.EVALUATOR, Role.HELPER), (Role.PS,))
     groups = ([task for task, role in tasks if role in roles] for roles in ranked)
     decide = next(filter(None, groups), [])
     chief = [task for task, role in tasks if role is Role.CHIEF]
     finish: list[TaskId] = []
-    if success is Success.CHIEF and chief:
+    by_framework = framework.meets and success is None and bool(chief) and len(decide) > 1
+    if (success or framework.success) is Success.CHIEF and chief:
         finish = [task for task in decide if task not in chief]
         decide = chief
     named = {*decide, *finish}
     left = (task for task, role in tasks if task not in named and role is not Role.PREPARE)
-    return Ending(tuple(decide), tuple(finish), tuple(left))
+    because = f'framework = "{framework}"' if by_framework else ""
+    return Ending(tuple(decide), tuple(finish), tuple(left), because)
 
 
 def _have(tasks: Sequence[TaskId]) -> str:

@@ -121,7 +121,7 @@ class _Planner:
             workdir_named=run.workdir.startswith(("/", "~")),
             cluster_spec=self._spec,
             chief=cluster.chief,
-            ending=ending(roles, run.success),
+            ending=ending(roles, run.success, run.framework),
         )
 
     def _task(self, task: TaskId) -> TaskPlan:

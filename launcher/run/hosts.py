@@ -151,6 +151,7 @@ class Hosts:
         record = data.host_records[host]
         record.agent_gone = event.agent_gone
         record.lost_at = data.hosts[host].last_heard or event.time
+        record.lost_since = event.time
         data.lose_host(host, event.reason, None if event.agent_gone else event.lease_until)
         data.note(f"{host} is lost: {event.reason}")
         if data.phase is RunPhase.KILLING and (settled := self._shutdown.settle_lost(host)):
@@ -168,10 +169,11 @@ class Hosts:
         return []
 
     def on_lease_end(self, host: str) -> list[Instruction]:
-        """Ends the run when the host is still lost; one that was to be kept, only where nothing of
-        it has begun."""
+        """Ends the run when the host is still lost and tasks on it are needed. One that was to be
+        kept goes on there, where its agent may live and something of it has begun."""
         data = self._data
-        keep = data.plan.settings.on_disconnect is OnDisconnect.KEEP
+        gone = data.host_records[host].agent_gone
+        keep = data.plan.settings.on_disconnect is OnDisconnect.KEEP and not gone
         lost = data.hosts[host].state is HostState.LOST
         if not lost or data.phase is RunPhase.KILLING:
             return []
@@ -179,14 +181,18 @@ class Hosts:
             return self._restart.give_up(f"{host} is lost ({data.hosts[host].reason})")
         if keep and data.begun:
             return []
-        tasks = [view.id for view in data.on_host(host) if view.state is TaskState.LOST]
-        for task in tasks:
-            gone = data.host_records[host].agent_gone
-            reason = "its host's agent has died" if gone else "its host's lease has ended"
-            data.update_task(task, reason=reason)
-            data.fail(task, "lost", ())
-        begun = bool(tasks) or data.run.stage >= 0
-        return self._shutdown.kill_all(Cause.FAILURE if begun else Cause.PREFLIGHT)
+        if data.run.stage < 0 and not data.begun:
+            return self._shutdown.kill_all(Cause.PREFLIGHT)
+        reason = "its host's agent has died" if gone else "its host's lease has ended"
+        left = [view for view in data.on_host(host) if not view.state.ended]
+        needed = [view for view in left if self._tasks.is_needed(view.id)]
+        if left and not needed:
+            return [i for view in left for i in self._tasks.on_lost_for_good(view.id, reason)]
+        for view in needed:
+            if view.state is TaskState.LOST:
+                data.update_task(view.id, reason=reason)
+                data.fail(view.id, "lost", ())
+        return self._shutdown.kill_all(Cause.FAILURE) if needed else []
 
     def on_checked(self, event: ev.HostsChecked) -> list[Instruction]:
         """Makes the final plan; files go to all hosts, or a run that has begun goes on."""

@@ -246,7 +246,12 @@ class Shutdown:
         if cause is Cause.LAUNCHER:
             return Outcome.FAILED, 4
         failed = any(view.state is TaskState.FAILED for view in self._data.outcome_tasks())
-        failed = failed or (cause is Cause.OUTSIDE and not self._data.rule_held)
+        if cause is Cause.OUTSIDE:
+            cut_off = self._data.cut_off()
+            for view in cut_off:
+                if view.state is TaskState.LOST:
+                    self._data.fail(view.id, "lost", ())
+            failed = failed or bool(cut_off)
         if cause is Cause.FAILURE or failed:
             return Outcome.FAILED, 1
         decide = self._data.views_of(self._data.plan.ending.decide)

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..cluster.choices import OnFailure
 from ..cluster.file_model import ClusterModel
+from ..cluster.roles import Role
 from ..ids import TaskId
 from ..plan.facts import HostFacts, Resume
 from ..plan.planner import make_plan
@@ -49,6 +50,9 @@ class HostRecord:
     """The host can be reached, and its agent does not answer."""
     lost_at: float = 0.0
     """When it was heard last before it was lost; it may be back."""
+    lost_since: float = 0.0
+    """When this launcher has seen that it is lost: it may have slept before, and nobody has had a
+    chance to come back."""
     back_at: float = 0.0
     """When its agent has greeted this launcher last."""
     receipt: HostReceipt | None = None
@@ -238,6 +242,22 @@ class RunData(Views):
         """The tasks that decide the end, and those that may finish."""
         ending = self.plan.ending
         return self.views_of((*ending.decide, *ending.may_finish))
+
+    def serves(self, task: TaskId) -> bool:
+        """The task is there for others, and its end says nothing of the run's success: a ps, an
+        evaluator or a helper, where others train."""
+        role = self.plan.task(task).role
+        return not role.trains and role is not Role.PREPARE and task not in self.plan.ending.decide
+
+    def cut_off(self) -> list[TaskView]:
+        """Tasks of the outcome whose last word is no end of their own, nor one that the rule or a
+        person wanted: what they would have done nobody knows."""
+        wanted = (TaskState.EXITED, TaskState.FAILED)
+        return [
+            view
+            for view in self.outcome_tasks()
+            if view.state not in wanted and view.intent not in (Intent.STOP, Intent.KILL)
+        ]
 
     @property
     def end_decided(self) -> bool:

@@ -139,7 +139,7 @@ class Cause(StrEnum):
     """Launchers died, again and again."""
     OUTSIDE = "outside"
     """An allocation has ended, or a host's agent has ended everything there. The run is a success
-    all the same where its tasks had ended well by themselves."""
+    all the same where each of its tasks had ended well by itself."""
 
 
 class StoppedBy(StrEnum):

@@ -406,7 +406,7 @@ class Tasks:
         if data.ends_with_all(task):
             data.update_task(task, state=TaskState.BACKOFF, ended=ended)
             return []
-        if outside and data.rule_held:
+        if outside and data.rule_held and data.serves(task):
             data.update_task(task, state=TaskState.STOPPED)
             return self._after_end()
         if self._restart.may_follow(view):
@@ -604,8 +604,8 @@ class Tasks:
             return []
         if event.task not in data.silence_watched:  # an earlier attempt was
             return []
-        if view.state is TaskState.LOST:  # it is we who hear nothing
-            return [WatchSilence(event.task, settings.finish_timeout)]
+        if view.state is TaskState.LOST:
+            return self._still_lost(view)
         if exception := data.raised.get(event.task):
             reason = f"raised {exception}, and hangs in its exit"
             data.update_task(event.task, intent=Intent.RAISED, reason=reason)
@@ -616,6 +616,38 @@ class Tasks:
         reason = f"hangs at its end: {self._silence(event)}"
         data.update_task(event.task, intent=Intent.FAIL, reason=reason)
         return [self._kill_task(event.task, settings.grace)]
+
+    def _still_lost(self, view: TaskView) -> list[Instruction]:
+        """It is we who hear nothing. Where the others have met the rule, a lost task has as long to
+        come back as one that is silent: from its loss on, if that came later."""
+        data, patience = self._data, self._data.plan.settings.finish_timeout
+        since = data.host_records[view.host].lost_since
+        left = min(patience, since + patience - data.now)
+        if not data.rule_held or left > 0:
+            return [WatchSilence(view.id, left if data.rule_held else patience)]
+        if self._only_serves(view.id):
+            changes = {"state": TaskState.STOPPED, "ended": data.now, "state_before_loss": None}
+            data.update_task(view.id, intent=Intent.STOP, **changes)
+            return self._after_end()
+        reason = f"lost for {age(data.now - since)} after the chief had ended"
+        data.update_task(view.id, intent=Intent.FAIL, reason=reason, state_before_loss=None)
+        return self._failed(view.id, "lost", ())
+
+    def is_needed(self, task: TaskId) -> bool:
+        """The run cannot go on without this task: it trains or prepares, or serves others that have
+        not met the rule, or its start is waited for."""
+        data = self._data
+        if not data.serves(task) or not data.tasks[task].state.live:
+            return True
+        return data.plan.task(task).role is Role.PS and not data.rule_held
+
+    def on_lost_for_good(self, task: TaskId, reason: str) -> list[Instruction]:
+        """A task that only serves is not heard of any more: that is shown, and ends nothing."""
+        data = self._data
+        changes = {"state": TaskState.FAILED, "ended": data.now, "state_before_loss": None}
+        view = data.update_task(task, reason=reason, **changes)
+        data.note(f"{task} on {view.host} is lost: {reason}")
+        return self._after_end()
 
     def _silence(self, event: ev.OutputStalled) -> str:
         """What a task has done instead of writing, in words; it may name any task as awaited."""

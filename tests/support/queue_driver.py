@@ -30,8 +30,8 @@ NODES = {
 class QueueDriver(RunDriver):
     """A run that begins in the queue."""
 
-    def __init__(self) -> None:
-        super().__init__(text=ON_SLURM)
+    def __init__(self, success: str = "chief") -> None:
+        super().__init__(f'success = "{success}"\n', text=ON_SLURM)
         self.feed(ev.Begin)
 
     def queue(self, state: str = "PENDING", **said: Any) -> list[Instruction]:

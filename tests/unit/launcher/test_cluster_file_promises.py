@@ -47,7 +47,8 @@ def test_what_is_left_out_has_the_documented_default() -> None:
     """A file with one job has these settings."""
     run = loads('[jobs.a]\ntasks = ["localhost:1"]\ncommand = ["a"]', "c", Path("/")).run
     assert (run.workdir, run.logdir) == (".", "~/tfmux-logs/{name}/{run_id}")
-    assert (run.success, run.on_failure) == (Success.CHIEF, OnFailure.STOP)
+    assert (run.success, run.framework.success) == (None, Success.CHIEF)
+    assert run.on_failure is OnFailure.STOP
     assert (run.on_disconnect, run.max_restarts) == (OnDisconnect.STOP, 3)
     assert run.on_hangup is OnHangup.KILL
     assert (run.lease, run.grace, run.finish_timeout) == (600.0, 10.0, 60.0)

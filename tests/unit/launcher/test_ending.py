@@ -60,6 +60,40 @@ def _plan(jobs: str, run: str = "", commands: str = "{}") -> Plan:
         ),
         ("ps evaluator", "", "ends when evaluator:0 has ended; ps:0 is stopped"),
         ("train train", "prepare = ['true']", "ends when train:0–1 have ended"),
+        (
+            "worker worker",
+            'framework = "torch"',
+            'ends when worker:0–1 have ended, all with 0 (by framework = "torch")',
+        ),
+        (
+            "master worker ps",
+            'framework = "jax"',
+            "ends when master:0, worker:0 have ended, all with 0 "
+            '(by framework = "jax"); ps:0 is stopped',
+        ),
+        (
+            "worker worker evaluator",
+            'framework = "mpi-like"',
+            "ends when worker:0–1 have ended, all with 0 "
+            '(by framework = "mpi-like"); evaluator:0 is stopped',
+        ),
+        ("worker", 'framework = "torch"', "ends when worker:0 has ended"),
+        ("train train", 'framework = "torch"', "ends when train:0–1 have ended"),
+        (
+            "worker worker",
+            'framework = "torch"\nsuccess = "chief"',
+            "ends when worker:0 has ended; worker:1 may finish",
+        ),
+        (
+            "worker worker",
+            'framework = "torch"\nsuccess = "all"',
+            "ends when worker:0–1 have ended",
+        ),
+        (
+            "worker worker",
+            'framework = "none"',
+            "ends when worker:0 has ended; worker:1 may finish",
+        ),
     ],
 )
 def test_what_ends_a_run_is_one_line(jobs: str, run: str, text: str) -> None:

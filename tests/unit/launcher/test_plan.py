@@ -433,6 +433,7 @@ def test_the_json_of_a_plan_is_documented() -> None:
         "decide": ["worker:0"],
         "may_finish": ["worker:1", "worker:2"],
         "stopped": ["ps:0", "evaluator:0", "board:0"],
+        "because": "",
     }
     assert answer["stages"][0] == ["ps:0"]
     assert [list(entry) for entry in answer["tasks"]] == [

@@ -268,14 +268,85 @@ def test_silence_that_is_told_too_late_kills_nothing(driver: RunDriver) -> None:
     assert killed.confirmed() == killed.end(Outcome.KILLED, 130)
 
 
-def test_silence_of_a_lost_host_is_not_a_hang(driver: RunDriver) -> None:
-    """The launcher is the one who hears nothing; the watch goes on."""
+@pytest.mark.parametrize("settings", ["", 'on_disconnect = "keep"\n', 'on_failure = "restart"\n'])
+def test_a_worker_that_is_lost_after_the_chief_has_ended_has_the_finish_timeout(
+    settings: str,
+) -> None:
+    """From its loss on, which is later than the rule: the other nodes do not idle to their limit,
+    and a run without a rank's last word is no success."""
+    driver = running(settings)
+    driver.exited("worker:0")
+    driver.now += 50
+    driver.lost("b", lease=600.0)
+    driver.now += 8
+    (watch,) = driver.feed(ev.OutputStalled, name("worker:2"), 60.0)
+    assert watch == WatchSilence(name("worker:2"), 51.0)
+    assert driver.state("worker:2") is TaskState.LOST
+    driver.now += 50
+    assert driver.feed(ev.OutputStalled, name("worker:2"), 51.0) == driver.shut_down()
+    assert (driver.failure.task, driver.failure.how) == (name("worker:2"), "lost")
+    driver.receipt("a")
+    driver.now += 30
+    assert ends(driver.fired(ShutdownTimeout())) == [(Outcome.FAILED, 4)]
+
+
+def test_a_worker_that_was_lost_before_the_chief_ended_has_it_from_that_on() -> None:
+    driver = running()
+    driver.lost("b", lease=600.0)
+    driver.now += 500
+    assert driver.exited("worker:0")[:1] == [WatchSilence(name("worker:1"), 60.0)]
+    driver.now += 59
+    assert driver.feed(ev.OutputStalled, name("worker:1"), 60.0) == driver.shut_down()
+    assert driver.failure.task == name("worker:1")
+
+
+def test_a_lost_worker_whose_word_comes_in_time_is_a_success() -> None:
+    """Its host is back, and it had ended well meanwhile."""
+    driver = running()
     driver.exited("worker:0")
     driver.lost("b")
-    assert driver.feed(ev.OutputStalled, name("worker:2"), 60.0) == [
-        WatchSilence(name("worker:2"), 60.0)
-    ]
-    assert driver.state("worker:2") is TaskState.LOST
+    driver.up("b", tasks=[held("worker:1"), held("worker:2")])
+    driver.exited("worker:1")
+    assert driver.exited("worker:2") == driver.shut_down()
+    assert driver.confirmed() == driver.end(Outcome.SUCCESS, 0)
+
+
+def test_where_all_must_end_a_cut_is_no_reason_to_end_before_the_lease() -> None:
+    """One has ended well, and others work on where nobody hears them: a laptop that sleeps."""
+    driver = running('success = "all"')
+    driver.exited("worker:0")
+    driver.lost("b", lease=600.0)
+    driver.now += 300
+    again = driver.feed(ev.OutputStalled, name("worker:1"), 60.0)
+    assert again == [WatchSilence(name("worker:1"), 60.0)]
+    driver.now += 400
+    assert driver.fired(ev.LeaseEnd("b")) == driver.shut_down()
+    assert driver.failure.how == "lost"
+
+
+@pytest.mark.parametrize("chief", [False, True])
+def test_a_lost_worker_that_only_served_is_stopped(chief: bool) -> None:
+    """Beside a chief of another job, of whose workers none has ended by itself, nobody waits for
+    the words of one; its host cannot confirm, and that is all."""
+    driver = staged('success = "chief"\n', jobs='[jobs.chief]\ntasks = ["a:2224"]\n')
+    driver.ready("ps:0", "chief:0", "worker:0", "worker:1", "worker:2")
+    driver.exited("chief:0")
+    if chief:  # one of them has: its like are expected to
+        driver.exited("worker:0")
+    else:
+        driver.feed(ev.OutputStalled, name("worker:0"), 60.0)
+        driver.exited("worker:0", None, "TERM")
+    driver.lost("b", lease=600.0)
+    driver.now += 60
+    out = driver.feed(ev.OutputStalled, name("worker:1"), 60.0)
+    if chief:
+        assert out == driver.shut_down() and driver.failure.task == name("worker:1")
+        return
+    assert out == [] and driver.state("worker:1") is TaskState.STOPPED
+    assert driver.feed(ev.OutputStalled, name("worker:2"), 60.0) == driver.shut_down()
+    driver.receipt("a")
+    driver.now += 30
+    assert ends(driver.fired(ShutdownTimeout())) == [(Outcome.SUCCESS, 4)]
 
 
 def test_a_ps_that_fails_stops_the_run_even_under_keep() -> None:

@@ -14,6 +14,7 @@ from tests.support.run_driver import (
     CLUSTER,
     FACTS,
     RunDriver,
+    ends,
     held,
     kill,
     kills,
@@ -148,6 +149,58 @@ def test_a_host_that_stays_away_beyond_its_lease_ends_the_run_as_unconfirmed(
     away = receipt.hosts[1]
     assert (away.host, away.confirmed) == ("b", False)
     assert away.unreachable_until is not None
+    assert driver.failure.how == "lost"
+
+
+BESIDE = """
+[jobs.evaluator]
+tasks = ["c:2222"]
+[jobs.board]
+tasks = ["c:6006"]
+in_cluster = false
+[hosts.c]
+ssh = "c"
+"""
+
+
+def test_a_host_of_tasks_that_only_serve_ends_nothing() -> None:
+    """Evaluator and helper are lost for good: the training goes on to its success, and only the
+    receipt lacks the host."""
+    driver = RunDriver(jobs=BESIDE)
+    driver.feed(ev.Begin)
+    driver.up("a", "b", "c")
+    driver.feed(ev.HostsChecked, {**FACTS, "c": HostFacts(home="/h")})
+    for host in ("a", "b", "c"):
+        driver.feed(ev.Staged, host)
+    driver.ready("ps:0", "worker:0", "worker:1", "worker:2")
+    driver.begun("evaluator:0", "board:0")
+    driver.lost("c")
+    assert kills(driver.fired(LeaseEnd("c"))) == []
+    assert driver.state("evaluator:0") is driver.state("board:0") is TaskState.FAILED
+    assert driver.seen.first_failure is None and driver.phase() is RunPhase.RUNNING
+    for worker in ("worker:0", "worker:1", "worker:2"):
+        out = driver.exited(worker)
+    assert len(kills(out)) == 3
+    driver.confirmed()
+    driver.now += 30
+    assert ends(driver.fired(ShutdownTimeout())) == [(Outcome.SUCCESS, 4)]
+
+
+def test_a_host_whose_tasks_have_ended_well_ends_nothing() -> None:
+    """It is shut down when its ranks are done; the others go on."""
+    driver = running('success = "all"')
+    driver.exited("worker:1")
+    driver.exited("worker:2")
+    driver.lost("b")
+    assert driver.fired(LeaseEnd("b")) == [] and driver.phase() is RunPhase.RUNNING
+    assert driver.exited("worker:0") == driver.shut_down()
+
+
+def test_an_agent_that_is_gone_for_good_is_not_kept() -> None:
+    """Nothing of the task goes on where an engine has ended it with its agent."""
+    driver = running('on_disconnect = "keep"\n')
+    driver.feed(ev.HostLost, "b", "its agent is gone", driver.now, True)
+    assert driver.fired(LeaseEnd("b")) == driver.shut_down("a")
     assert driver.failure.how == "lost"
 
 

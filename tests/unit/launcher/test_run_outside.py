@@ -59,16 +59,29 @@ def test_a_failure_after_a_signal_is_the_tasks_own() -> None:
     assert driver.failure.how == "killed by SIGUSR1"
 
 
-def test_a_run_whose_chief_was_done_stays_a_success() -> None:
-    """Its workers were only being waited for."""
+@pytest.mark.parametrize("by", [AGENT, LAUNCHER, SIGNAL])
+def test_a_worker_that_is_cut_off_when_the_chief_was_done_is_a_failure(by: StoppedBy) -> None:
+    """The rule was met by the chief alone, and the others were at work: what they would have made
+    of it nobody knows."""
     driver = running()
     driver.exited("worker:0")
     assert driver.phase() is RunPhase.FINISHING
-    assert kills(asked(driver, "worker:1", AGENT)) == []
-    assert kills(asked(driver, "worker:2", AGENT))
-    assert driver.confirmed() == driver.end(Outcome.SUCCESS, 0)
+    assert asked(driver, "worker:1", by) == driver.shut_down()
+    driver.exited("worker:2")
+    assert driver.confirmed() == driver.end(Outcome.FAILED, 1)
     assert driver.state("worker:1") is TaskState.STOPPED
-    assert driver.seen.first_failure is None
+    assert driver.failure.task == name("worker:1")
+
+
+@pytest.mark.parametrize("by", [AGENT, SIGNAL])
+def test_a_ps_that_is_ended_when_the_chief_was_done_changes_nothing(by: StoppedBy) -> None:
+    """It only serves: the last word is that of the workers."""
+    driver = running()
+    driver.exited("worker:0")
+    assert asked(driver, "ps:0", by) == []
+    driver.exited("worker:1")
+    driver.exited("worker:2")
+    assert driver.confirmed() == driver.end(Outcome.SUCCESS, 0)
 
 
 def test_a_run_that_is_being_ended_by_its_rule_stays_a_success() -> None:
@@ -82,7 +95,8 @@ def test_a_run_that_is_being_ended_by_its_rule_stays_a_success() -> None:
 
 @pytest.mark.parametrize("chief_last", [True, False])
 def test_a_launcher_that_comes_later_learns_of_ends_in_any_order(chief_last: bool) -> None:
-    """The chief was done before the other host was shut down: the run has met its rule."""
+    """The chief was done, and the other host was shut down with workers on it: in whatever order a
+    launcher that comes later hears of that, the run has failed."""
     driver = running()
     driver.feed(ev.Attached, True)
     tasks = {"a": ["ps:0", "worker:0"], "b": ["worker:1", "worker:2"]}
@@ -94,8 +108,8 @@ def test_a_launcher_that_comes_later_learns_of_ends_in_any_order(chief_last: boo
             else:
                 asked(driver, task, AGENT)
     driver.confirmed()
-    assert (driver.seen.outcome, driver.seen.exit_code) == (Outcome.SUCCESS, 0)
-    assert driver.seen.first_failure is None and driver.seen.cause is Cause.RULE
+    assert (driver.seen.outcome, driver.seen.exit_code) == (Outcome.FAILED, 1)
+    assert driver.failure.task != name("worker:0") and driver.seen.cause is Cause.OUTSIDE
 
 
 def test_a_launcher_that_comes_later_learns_of_a_lease() -> None:
@@ -187,9 +201,30 @@ def test_tasks_that_were_done_when_their_job_ended_are_a_success() -> None:
     assert (driver.seen.outcome, driver.seen.exit_code) == (Outcome.SUCCESS, 0)
 
 
-def begun() -> QueueDriver:
+@pytest.mark.parametrize("last", ["lost", "asked", "killed"])
+@pytest.mark.parametrize("success", ["chief", "all"])
+def test_a_rank_that_is_lost_with_its_job_is_a_failure(success: str, last: str) -> None:
+    """scancel, the time limit, a node that is taken: rank 0 was done, and the other had not said
+    so. Slurm's word makes its node clean, and no success of it."""
+    driver = begun(success)
+    driver.exited("worker:0")
+    driver.lost("node1")
+    driver.ended()
+    if last == "asked":
+        asked(driver, "worker:1", SIGNAL)
+    elif last == "killed":
+        driver.exited("worker:1", None, "KILL")
+    driver.confirm("node0")
+    word = ev.EngineWord(True, "Slurm agrees")
+    driver.released(node0=word, node1=word)
+    assert (driver.seen.outcome, driver.seen.exit_code) == (Outcome.FAILED, 1)
+    if last == "lost":
+        assert (driver.failure.task, driver.failure.how) == (name("worker:1"), "lost")
+
+
+def begun(success: str = "chief") -> QueueDriver:
     """A run on two nodes of Slurm whose workers run."""
-    driver = QueueDriver()
+    driver = QueueDriver(success)
     driver.begin()
     assert list(NODES) == ["node0", "node1"]
     driver.ready("worker:0", "worker:1")
