@@ -158,7 +158,8 @@ class Hosts:
             return settled
         lease = 0.0 if event.agent_gone else max(0.0, event.lease_until - event.time)
         timer = SetTimer(ev.LeaseEnd(host), lease + data.plan.settings.grace + KILL_PATIENCE)
-        return [timer, *(self._when_all_answered() if data.attaching else ())]
+        watches = self._tasks.on_host_lost(host) if data.phase in AT_WORK else []
+        return [timer, *watches, *(self._when_all_answered() if data.attaching else ())]
 
     def on_silent(self, event: ev.AgentSilent) -> list[Instruction]:
         """Says of a lost host that it is there, and what of it is not."""

@@ -600,12 +600,14 @@ class Tasks:
         data = self._data
         view, settings = data.tasks[event.task], data.plan.settings
         ending = data.phase in (RunPhase.KILLING, RunPhase.RESTARTING)
-        if not view.state.live or ending or view.intent is not Intent.NONE:
+        if not view.state.live or ending:
             return []
         if event.task not in data.silence_watched:  # an earlier attempt was
             return []
         if view.state is TaskState.LOST:
             return self._still_lost(view)
+        if view.intent is not Intent.NONE:
+            return []
         if exception := data.raised.get(event.task):
             reason = f"raised {exception}, and hangs in its exit"
             data.update_task(event.task, intent=Intent.RAISED, reason=reason)
@@ -616,6 +618,14 @@ class Tasks:
         reason = f"hangs at its end: {self._silence(event)}"
         data.update_task(event.task, intent=Intent.FAIL, reason=reason)
         return [self._kill_task(event.task, settings.grace)]
+
+    def on_host_lost(self, host: str) -> list[Instruction]:
+        """Those whose silence is watched are lost from now on, also where their end had been
+        ordered: nobody there may have heard that."""
+        data = self._data
+        lost = [view for view in data.on_host(host) if view.state is TaskState.LOST]
+        seconds = data.plan.settings.finish_timeout
+        return [WatchSilence(v.id, seconds) for v in lost if v.id in data.silence_watched]
 
     def _still_lost(self, view: TaskView) -> list[Instruction]:
         """It is we who hear nothing. Where the others have met the rule, a lost task has as long to

@@ -158,3 +158,28 @@ def test_a_cut_while_staging_and_starting_goes_on_afterwards(scenario: FaultScen
         assert sorted(set(starts)) == [(t, 1) for t in sorted({task for task, _ in starts})]
         scenario.check_logs(up.run_id)
     scenario.wait_dead()
+
+
+def test_a_rank_that_is_cut_off_when_rank_0_was_done_is_no_success(scenario: FaultScenario) -> None:
+    """Given a chief that has ended with 0 while a worker is at work on a host that is cut off, when
+    it has been lost for `finish_timeout`, then the run has failed and does not wait for the lease;
+    the receipt is what SSH can say of the host, and the loss is named as on Slurm."""
+    file = scenario.file(
+        {"worker": ["tf1", "tf3"]},
+        run='lease = 600\ngrace = 1\nfinish_timeout = 3\nsuccess = "chief"',
+        env={"FIRST": "worker:0", "FIRST_SECONDS": "go on", "SECONDS": "never"},
+    )
+    with scenario.up(file) as up:
+        ready(up, "worker:0", "worker:1")
+        scenario.tell(up.run_id, "go on")
+        up.state("worker:0", "exited")
+        scenario.testbed["tf3"].pull()
+        try:
+            assert up.wait() == 4, up.transcript()
+        finally:
+            scenario.testbed["tf3"].heal()
+        run = up.of("run")[-1]
+        assert (run["outcome"], run["first_failure"]["task"]) == ("failed", "worker:1")
+        assert run["first_failure"]["how"] == "lost"
+        assert scenario.kill(up.run_id)[0] == 0
+        scenario.wait_dead(up.run_id)

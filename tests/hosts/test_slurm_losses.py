@@ -216,3 +216,45 @@ def test_a_run_is_ended_by_its_file_elsewhere_and_not_by_another_user(
     wait_until(lambda: scenario.bed.jobs() == [f"{job} RUNNING"], "only the other's is left")
     scenario.bed.run("scancel", job)
     scenario.bed.wait_empty()
+
+
+# --- ranks that are lost when another one was done ----------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rule", "how"),
+    [
+        ('framework = "torch"', "scancel"),
+        pytest.param('framework = "torch"', "down", marks=pytest.mark.soak),
+        ('success = "chief"', "cut"),
+        pytest.param('success = "chief"', "scancel", marks=pytest.mark.soak),
+    ],
+)
+def test_a_rank_that_is_lost_when_rank_0_was_done_is_no_success(
+    scenario: Scenario, rule: str, how: str
+) -> None:
+    """Given rank 0 that has ended with 0 while the other works, when the job is cancelled, its node
+    is taken, or nothing is heard of it, then the run has failed, and no node idles to its limit."""
+    places = {"worker": ["node0", "node1"]}
+    env = {"FIRST": "worker:0", "FIRST_SECONDS": "go on", "SECONDS": "never"}
+    lease = 45 if how == "down" else 600  # the job goes on without the node, as hosts do over SSH
+    run = f"grace = 1.0\nlease = {lease}\nfinish_timeout = 3\n{rule}"
+    with scenario.up(scenario.file(places, modes="", run=run, env=env, nodes=2)) as up:
+        ready(up, "worker:0", "worker:1")
+        scenario.tell(up.run_id, "go on")
+        up.state("worker:0", "exited")
+        if how == "scancel":
+            scenario.bed.run("scancel", "1")
+        elif how == "down":
+            scenario.bed.run("scontrol", "update", "nodename=sl2", "state=down", "reason=taken")
+        else:
+            scenario.bed.cut("sl2")
+            up.state("worker:1", "lost")
+        code = up.wait()
+        if how == "cut":
+            scenario.bed.heal("sl2")
+    assert code in (1, 4) and up.of("run")[-1]["outcome"] == "failed", up.transcript()
+    if how != "scancel":
+        failure = up.of("run")[-1]["first_failure"]
+        assert (failure["task"], failure["how"]) == ("worker:1", "lost")
+    scenario.bed.wait_empty()

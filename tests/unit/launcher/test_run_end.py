@@ -300,6 +300,18 @@ def test_a_worker_that_was_lost_before_the_chief_ended_has_it_from_that_on() -> 
     assert driver.failure.task == name("worker:1")
 
 
+def test_a_worker_that_hung_before_its_host_was_seen_lost_is_lost(driver: RunDriver) -> None:
+    """A cut is seen some seconds later: the order to end the worker reached nobody."""
+    driver.exited("worker:0")
+    driver.exited("worker:1")
+    assert kills(driver.feed(ev.OutputStalled, name("worker:2"), 60.0))
+    out = driver.lost("b", lease=600.0)
+    assert out[1:] == [WatchSilence(name("worker:2"), 60.0)]
+    driver.now += 60
+    assert driver.feed(ev.OutputStalled, name("worker:2"), 60.0) == driver.shut_down()
+    assert (driver.failure.task, driver.failure.how) == (name("worker:2"), "lost")
+
+
 def test_a_lost_worker_whose_word_comes_in_time_is_a_success() -> None:
     """Its host is back, and it had ended well meanwhile."""
     driver = running()
