@@ -16,6 +16,7 @@ from launcher.run import events as ev
 from launcher.run import instructions as do
 from launcher.run.machine import RunStateMachine
 from launcher.run.snapshot import HostReceipt
+from launcher.run.states import Purpose
 
 CLUSTER = """
 name = "t"
@@ -70,7 +71,8 @@ def events(run: RunStateMachine) -> Iterator[ev.Event]:
     yield ev.KillAll(1.0)
     yield ev.ReceiptReceived(1.0, HostReceipt("h", confirmed=True), None)
     yield ev.PortsPicked(1.0, {})
-    yield ev.Superseded(1.0, "h", "elsewhere")
+    for purpose in Purpose:
+        yield ev.Superseded(1.0, "h", "elsewhere", purpose)
     for view in views:
         task, attempt = view.id, view.attempt
         if not attempt:
