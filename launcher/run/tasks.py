@@ -620,16 +620,16 @@ class Tasks:
         return [self._kill_task(event.task, settings.grace)]
 
     def on_host_lost(self, host: str) -> list[Instruction]:
-        """Those whose silence is watched are lost from now on, also where their end had been
-        ordered: nobody there may have heard that."""
+        """Watches the host's tasks anew whose silence is watched: they are lost from now on, also
+        where their end had been ordered, of which nobody there may have heard."""
         data = self._data
         lost = [view for view in data.on_host(host) if view.state is TaskState.LOST]
         seconds = data.plan.settings.finish_timeout
         return [WatchSilence(v.id, seconds) for v in lost if v.id in data.silence_watched]
 
     def _still_lost(self, view: TaskView) -> list[Instruction]:
-        """It is we who hear nothing. Where the others have met the rule, a lost task has as long to
-        come back as one that is silent: from its loss on, if that came later."""
+        """Gives a lost task, of which we hear nothing, as long to come back as one that is silent
+        where the others have met the rule: from its loss on, if that came later."""
         data, patience = self._data, self._data.plan.settings.finish_timeout
         since = data.host_records[view.host].lost_since
         left = min(patience, since + patience - data.now)

@@ -94,7 +94,7 @@ class Beginning:
     ends: bool = False
     """Launchers have died again and again: this one does nothing but end the run."""
     kills: bool = False
-    """It was started for a kill, which a client is about to order."""
+    """This launcher was started for a kill, which a client is about to order."""
 
 
 class RunShell:

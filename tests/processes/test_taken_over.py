@@ -96,8 +96,8 @@ async def test_everybody_who_follows_it_here_says_the_same(
 
 
 def test_a_taker_that_dies_at_once_leaves_what_it_has_said(tmp_path: Path) -> None:
-    """It was admitted, and died before it could order the kill: the command still says what was
-    intended, and not that anything is dead. The run is listed, and a kill from here ends it."""
+    """The taker was admitted, and died before it could order the kill: the command still says what
+    was intended, and not that anything is dead. The run is listed, and a kill from here ends it."""
     with Up("up", str(write(tmp_path, CLUSTER)), "--json") as up:
         up.state("worker:0", "ready")
         taker(up.run_id, purpose="kill").close()

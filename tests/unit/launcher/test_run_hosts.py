@@ -187,7 +187,7 @@ def test_a_host_of_tasks_that_only_serve_ends_nothing() -> None:
 
 
 def test_a_host_whose_tasks_have_ended_well_ends_nothing() -> None:
-    """It is shut down when its ranks are done; the others go on."""
+    """The host is shut down when its ranks are done; the others go on."""
     driver = running('success = "all"')
     driver.exited("worker:1")
     driver.exited("worker:2")

@@ -75,7 +75,7 @@ def test_a_worker_that_is_cut_off_when_the_chief_was_done_is_a_failure(by: Stopp
 
 @pytest.mark.parametrize("by", [AGENT, SIGNAL])
 def test_a_ps_that_is_ended_when_the_chief_was_done_changes_nothing(by: StoppedBy) -> None:
-    """It only serves: the last word is that of the workers."""
+    """A ps only serves: the last word is that of the workers."""
     driver = running()
     driver.exited("worker:0")
     assert asked(driver, "ps:0", by) == []
