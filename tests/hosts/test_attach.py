@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
+from launcher.agent.folders import local_folder
 from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
 from tests.support import command
-from tests.support.command import Up
 from tests.support.paths import REPOSITORY
 from tests.support.patience import PATIENCE, wait_until
-from tests.support.scenario import FaultScenario, confirmed, last_states, notes, ready
+from tests.support.scenario import FaultScenario, confirmed, notes, ready
 from tests.support.streams import records
 from tests.testbed import proc
 
@@ -89,36 +89,60 @@ def test_a_detached_run_goes_on_with_all_its_rules(scenario: FaultScenario) -> N
     scenario.wait_dead(run_id)
 
 
+def elsewhere(folder: Path) -> list[str]:
+    """The beginning of a command that runs as on another machine: it sees neither the runs of this
+    one, nor the user's host-local folder, where their launchers are found."""
+    data = folder / "elsewhere"
+    data.mkdir(exist_ok=True)
+    hide = f'mount -t tmpfs -o mode=700 none {shlex.quote(local_folder())} && exec "$@"'
+    return ["env", f"XDG_DATA_HOME={data}", "unshare", "-m", "sh", "-c", hide, "sh"]
+
+
 def test_another_machine_takes_over_and_the_first_launcher_says_so(
-    scenario: FaultScenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scenario: FaultScenario, tmp_path: Path
 ) -> None:
     """Given a launcher that is stopped, when another machine takes its run over and the first one
-    goes on, then that one leaves with 5 and kills nothing, and the second one ends the run."""
+    goes on, then that one leaves with 5 and kills nothing; and when the run is killed on the first
+    machine, then the other one hears that it was taken over for that, and leaves with 130."""
     places = {"ps": ["tf1"], "worker": ["tf3"]}
     file = scenario.file(places, run="lease = 600\ngrace = 1")
     with scenario.up(file) as first:
         ready(first, "ps:0", "worker:0")
-        run_id, home = first.run_id, runs_home().parent.parent
-        pids = {e["task"]: e["pid"] for e in first.of("task") if "pid" in e}
+        run_id = first.run_id
         first.signal_launcher(signal.SIGSTOP)
-        monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "elsewhere"))
-        (tmp_path / "elsewhere").mkdir()
-        with Up("attach", run_id, "--file", str(file), "--json") as second:
-            ready(second, "ps:0", "worker:0")
-            monkeypatch.setenv("XDG_DATA_HOME", str(home))
+        words = ("-m", "tui.main", "attach", run_id, "--file", str(file), "--headless")
+        second = subprocess.Popen(
+            [*elsewhere(tmp_path), sys.executable, *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=REPOSITORY,
+        )
+        try:
+            assert second.stdout is not None
+            said = ""
+            while not {"tf1 up", "tf3 up"} <= set(re.findall("tf[13] up", said)):
+                line = second.stdout.readline()
+                assert line, said
+                said += line
             first.signal_launcher(signal.SIGCONT)
             assert first.wait() == 5, first.transcript()
             assert any("to supervise the run" in note for note in notes(first))
-            assert {e["task"]: e["pid"] for e in second.of("task") if "pid" in e} == pids
-            assert last_states(second) == dict.fromkeys(("ps:0", "worker:0"), "ready")
-            second.press_ctrl_c()
-            assert second.wait() == 130, second.transcript()
-            assert confirmed(second)
+            assert len(scenario.left(run_id)) > 0
+            code, told = scenario.kill(run_id)
+            assert code == 0 and "2 hosts confirmed" in told, told
+            said += second.communicate(timeout=PATIENCE)[0]
+            assert second.returncode == 130, said
+            assert "to end the run" in said and "2 hosts confirmed" not in said
+        finally:
+            if second.poll() is None:
+                second.terminate()
+            second.communicate()
         scenario.wait_dead(run_id)
 
 
 def test_another_machine_kills_the_run_and_the_first_launcher_says_so(
-    scenario: FaultScenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scenario: FaultScenario, tmp_path: Path
 ) -> None:
     """Given a run over two hosts, when another machine kills it, then that one has the receipt, and
     the command that launched it leaves with 130 and says nothing of what is left there."""
@@ -126,11 +150,9 @@ def test_another_machine_kills_the_run_and_the_first_launcher_says_so(
     with scenario.up(file) as first:
         ready(first, "ps:0", "worker:0")
         run_id = first.run_id
-        with monkeypatch.context() as elsewhere:
-            elsewhere.setenv("XDG_DATA_HOME", str(tmp_path / "elsewhere"))
-            (tmp_path / "elsewhere").mkdir()
-            killed = command.run("kill", run_id, "--file", str(file))
-        assert killed.returncode == 0 and "no process is left" in killed.stdout, killed
+        words = ("kill", run_id, "--file", str(file))
+        killed = command.run(*words, prefix=elsewhere(tmp_path))
+        assert killed.returncode == 0 and "2 hosts confirmed" in killed.stdout, killed
         assert first.wait() == 130, first.transcript()
         assert any("to end the run" in note for note in notes(first))
         assert "2 hosts confirmed" not in first.said and "continues" not in first.said
