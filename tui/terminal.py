@@ -15,11 +15,13 @@ from types import FrameType
 from typing import IO, Any, TextIO, cast
 
 from textual import events
-from textual._parser import ParseError
-from textual._xterm_parser import XTermParser
 from textual.driver import Driver
 from textual.drivers import linux_driver, web_driver
-from textual.drivers.linux_driver import LinuxDriver
+from textual.drivers.linux_driver import (  # type: ignore[attr-defined]
+    LinuxDriver,
+    ParseError,
+    XTermParser,
+)
 from textual.message import Message
 
 
