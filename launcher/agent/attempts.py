@@ -358,8 +358,9 @@ class Attempts:
 
     # --- starting -------------------------------------------------------------------------
 
-    def start(self, wanted: Json, *, refused: bool) -> None:
-        """Starts an attempt; the launcher is told the result when it is known."""
+    def start(self, wanted: Json, *, killed: bool, ending: str) -> None:
+        """Starts an attempt, unless its task is being `killed`, or the agent is `ending`, for which
+        it says why; the launcher is told the result when it is known."""
         task, number, gated = str(wanted["task"]), int(wanted["attempt"]), bool(wanted.get("gated"))
         for attempt in self.all:
             if attempt.task == task and attempt.number == number:  # asked again after a cut
@@ -386,7 +387,9 @@ class Attempts:
         attempt.stop_first, attempt.stop_signal, attempt.terminal = stop_first, stop_signal, pty
         self._forget_closed(task)
         self.all.append(attempt)
-        if refused or self.over:
+        if killed or ending or self.over:
+            if ending:
+                attempt.stopped_by, attempt.stopped_why = wire.BY_AGENT, ending
             self._refuse_for_end(attempt)
             return
         self._disk.do(lambda: self._open(attempt, program))

@@ -381,7 +381,8 @@ class Agent:
 
     def _start(self, channel: Channel, body: Json) -> None:
         self._kills.known = self._kills.proven = False
-        self._attempts.start(body, refused=bool(self._ending) or self._kills.covers(body["task"]))
+        killed = self._kills.covers(body["task"])
+        self._attempts.start(body, killed=killed, ending=self._ending)
 
     def _read_log(self, channel: Channel, body: Json) -> None:
         attempt = int(body.get("attempt", 0))

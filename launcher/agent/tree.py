@@ -180,6 +180,8 @@ def workdir_files(
         folder, place, by_product = todo.pop()
         try:
             found = _listed(folder, unlocks)
+        except FileNotFoundError:
+            continue  # it has gone meanwhile
         except OSError as error:
             problems.append(f"{folder}: {error.strerror}")
             continue
@@ -254,6 +256,8 @@ def kept_files(kept: str, problems: list[str]) -> Iterator[WorkdirFile]:
         below = todo.pop()
         try:
             found = _listed(os.path.join(kept, below), False)
+        except FileNotFoundError:
+            continue  # it has gone meanwhile
         except OSError as error:
             problems.append(f"{os.path.join(kept, below)}: {error.strerror}")
             continue

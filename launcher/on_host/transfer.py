@@ -30,7 +30,7 @@ import re
 import stat
 import time
 from contextlib import suppress
-from typing import Any, Callable, Iterator, Sequence
+from typing import Any, Callable, Iterator, NamedTuple, Sequence
 
 from ..agent import tree
 from ..agent.folders import ABOVE, Folders, lock_within, private, remove_tree
@@ -310,12 +310,21 @@ def wait_until_moved(folders: Folders) -> None:
         time.sleep(_LOOK_SECONDS)
 
 
+class Member(NamedTuple):
+    """Folder or file that is to be collected: what is announced of it, where it lies, and the
+    numbers by which the file system knew it then."""
+
+    head: dict[str, Any]
+    path: str
+    inode: tuple[int, int] = (0, 0)
+
+
 class CollectedMembers:
     """What is to be collected: members in their order, and what is left out. `have` are files that
     the launcher has, by their names: their size and time, and whether they may be parts."""
 
     def __init__(self, have: dict[str, tuple[int, int, bool]]) -> None:
-        self.members: list[tuple[dict[str, Any], str]] = []
+        self.members: list[Member] = []
         self.links: list[str] = []
         self.absent: list[str] = []
         self.problems: list[str] = []
@@ -344,7 +353,7 @@ class CollectedMembers:
             else:
                 self._add(name, os.path.realpath(path))
                 links |= {os.path.realpath(path)} - {path}
-        seen = {path.rstrip("/") for _, path in self.members} - links
+        seen = {path.rstrip("/") for _, path, _ in self.members} - links
         for pattern in patterns:
             self._add_matches(pattern, taken, seen)
 
@@ -365,7 +374,7 @@ class CollectedMembers:
                     tops[first] = f"{first}-{number}"
             self.add_file("/".join(filter(None, (tops[first], rest))), path)
         taken.update(tops.values())
-        seen.update(path.rstrip("/") for _, path in self.members)
+        seen.update(path.rstrip("/") for _, path, _ in self.members)
 
     def add_results(self, folders: Folders, patterns: Sequence[str]) -> None:
         """Adds what tasks of the run have made or changed in the workdir, where it matches one of
@@ -426,7 +435,7 @@ class CollectedMembers:
     def _add(self, name: str, path: str) -> None:
         head: dict[str, Any] = {"name": name}
         try:
-            info = os.lstat(path)
+            path, info = self._found(name, path)
         except OSError as error:
             self.problem(error_text(error))
             return
@@ -436,7 +445,7 @@ class CollectedMembers:
         if stat.S_ISDIR(info.st_mode):
             head.update(kind="folder", mode=stat.S_IMODE(info.st_mode))
         elif stat.S_ISREG(info.st_mode):
-            seconds, nanoseconds = divmod(max(0, info.st_mtime_ns), 10**9)
+            seconds, nanoseconds = _time_of(info)
             head.update(kind="file", mode=stat.S_IMODE(info.st_mode))
             head.update(size=info.st_size, mtime=seconds, nanoseconds=nanoseconds)
             had, time_ns, part = self._have.get(name, (0, -1, False))
@@ -451,12 +460,26 @@ class CollectedMembers:
                 return
         else:
             return  # a socket, a pipe: nothing of it could be brought anywhere
-        self._append(head, path)
+        self._append(head, path, (info.st_dev, info.st_ino))
 
-    def _append(self, head: dict[str, Any], path: str) -> None:
+    def _found(self, name: str, path: str) -> tuple[str, os.stat_result]:
+        """Where a file lies, from which an agent may have moved it since it was listed.
+
+        Raises:
+            OSError: it is in neither place.
+        """
+        try:
+            return path, os.lstat(path)
+        except FileNotFoundError:
+            if not self.moved_to:
+                raise
+            path = os.path.join(self.moved_to, name)
+            return path, os.lstat(path)
+
+    def _append(self, head: dict[str, Any], path: str, inode: tuple[int, int] = (0, 0)) -> None:
         if len(self.members) == MOST_MEMBERS:
             raise ValueError(f"there are more than {MOST_MEMBERS} files and folders")
-        self.members.append((head, path))
+        self.members.append(Member(head, path, inode))
         self.size += LENGTH.size + len(_head(head))
         if head["kind"] == "file":
             chunks = (head["size"] + CHUNK - 1) // CHUNK
@@ -498,7 +521,7 @@ def _send(pipe: Pipe, found: CollectedMembers) -> None:
     pipe.send(
         {
             "size": found.size + LENGTH.size,
-            "files": sum(head["kind"] == "file" for head, _ in found.members),
+            "files": sum(head["kind"] == "file" for head, *_ in found.members),
             "links": found.links[:MOST_LISTED],
             "absent": found.absent[:MOST_LISTED],
             "present": found.present,
@@ -556,14 +579,15 @@ def _all_folders(folder: str) -> list[str]:
 def _stream(found: CollectedMembers) -> Iterator[bytes]:
     """The members with their contents. What cannot be read, or has become shorter, is named and
     broken off, so that everything else arrives."""
-    for head, path in found.members:
+    for member in found.members:
+        head, path, _ = member
         raw = _head(head)
         yield LENGTH.pack(len(raw)) + raw
         if head["kind"] != "file":
             continue
         end = WHOLE
         try:
-            yield from _contents(found, head, path)
+            yield from _contents(found, member)
         except OSError as error:
             found.problem(error_text(OSError(error.errno, error.strerror, path)))
             end = BROKEN_OFF
@@ -574,13 +598,14 @@ def _stream(found: CollectedMembers) -> Iterator[bytes]:
     yield LENGTH.pack(0)
 
 
-def _contents(found: CollectedMembers, head: dict[str, Any], path: str) -> Iterator[bytes]:
-    """A file's bytes in chunks, each behind its length.
+def _contents(found: CollectedMembers, member: Member) -> Iterator[bytes]:
+    """A file's bytes in chunks, each behind its length. Of one that grows it is the beginning.
 
     Raises:
         OSError: it cannot be read.
-        EOFError: there are fewer, or something else is in its place.
+        EOFError: there are fewer, something else is in its place, or they are not of one moment.
     """
+    head, path, inode = member
     # A pipe may stand there by now: to open one must not wait for its other end.
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
@@ -590,8 +615,12 @@ def _contents(found: CollectedMembers, head: dict[str, Any], path: str) -> Itera
             raise
         file = os.open(os.path.join(found.moved_to, head["name"]), flags)
     try:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
+        info = os.fstat(file)
+        if not stat.S_ISREG(info.st_mode):
             raise EOFError("is no longer a file")
+        # Some file systems have no numbers that last; none has another time for the same file.
+        if (info.st_dev, info.st_ino) != inode and _time_of(info) != _announced_time(head):
+            raise EOFError("was replaced by another file")
         os.lseek(file, head.get("offset", 0), os.SEEK_SET)
         left = head["size"]
         while left:
@@ -604,8 +633,20 @@ def _contents(found: CollectedMembers, head: dict[str, Any], path: str) -> Itera
             data = b"".join(parts)
             left -= len(data)
             yield LENGTH.pack(len(data)) + data
+        now = os.fstat(file)
+        if now.st_size == info.st_size and now.st_mtime_ns != info.st_mtime_ns:
+            raise EOFError("was written to while it was read")
     finally:
         os.close(file)
+
+
+def _time_of(info: os.stat_result) -> tuple[int, int]:
+    """When a file was changed, in seconds and nanoseconds."""
+    return divmod(max(0, info.st_mtime_ns), 10**9)
+
+
+def _announced_time(head: dict[str, Any]) -> tuple[int, int]:
+    return head["mtime"], head["nanoseconds"]
 
 
 def _head(head: dict[str, Any]) -> bytes:

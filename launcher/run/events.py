@@ -249,6 +249,8 @@ class TaskStarted(Event):
     """Holder of the task's port, if there is one."""
     refused: bool = False
     """Its host has been told that the run ends, by whomever."""
+    agent_ends: str = ""
+    """Why its host's agent was ending everything by itself, and did not start it."""
 
 
 @frozen

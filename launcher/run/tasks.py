@@ -220,8 +220,10 @@ class Tasks:
                 return []
             if event.refused:
                 return self._refused(event)
-            data.update_task(task, reason=event.error, state_before_loss=None)
-            return self._failed(task, event.error, ())
+            why = event.agent_ends
+            how = f"not started, ended from outside: {why}" if why else event.error
+            data.update_task(task, reason=why or event.error, state_before_loss=None)
+            return self._failed(task, how, (), outside=bool(why))
         attempts = data.tasks[task].attempts
         if all(attempt.number != event.attempt for attempt in attempts):
             attempt = AttemptStart(event.attempt, event.log_start, event.time)

@@ -34,7 +34,7 @@ from ..plan.run_plan import HostPlan, TaskPlan
 from ..run import events as ev
 from ..run.snapshot import HostReceipt
 from ..run.state import named
-from ..run.states import Halt, Purpose, RunPhase
+from ..run.states import Halt, Purpose, RunPhase, StoppedBy
 from .gpu_watch import GpuWatch
 
 if TYPE_CHECKING:
@@ -177,7 +177,8 @@ class HostLinks:
         """Handles what an agent knows of an attempt: it has begun, and what became of it since; or
         it could not be started. After a cut this is what it would have said meanwhile."""
         began = (facts.task, facts.attempt, facts.pid, facts.began_at)
-        said = (facts.error, facts.port_holder, facts.refused)
+        ends = facts.stopped_why if facts.stopped_by is StoppedBy.AGENT else ""
+        said = (facts.error, facts.port_holder, facts.refused, ends)
         self._shell.feed(ev.TaskStarted(time.time(), *began, *said))
         if facts.error:
             return

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
+from launcher.agent import tree
 from launcher.agent.folders import Folders, lock_file, remove_tree
-from launcher.agent.tree import keep_results
+from launcher.agent.tree import WorkdirFile, keep_results
 from launcher.files.collecting import named
 from launcher.files.unpacking import Unpacker
 from launcher.on_host.pipe import LENGTH
@@ -274,6 +275,14 @@ def replace(path: Path) -> None:
     os.mkfifo(path)
 
 
+def save_anew(path: Path) -> None:
+    """Puts a larger file in its place, as a program does that saves without a moment of half a
+    file."""
+    new = path.with_name("new")
+    new.write_bytes(b"n" * 12 * PIECE)
+    new.replace(path)
+
+
 def link(path: Path) -> None:
     """Puts a link to another file in its place."""
     path.unlink()
@@ -285,6 +294,7 @@ SPOILED: dict[str, tuple[Callable[[Path], None], str]] = {
     "goes": (Path.unlink, "No such file or directory"),
     "pipe": (replace, "is no longer a file"),
     "link": (link, "Too many levels"),
+    "saved anew": (save_anew, "was replaced by another file"),
 }
 
 
@@ -371,6 +381,72 @@ def test_a_file_that_moves_after_it_was_announced_comes(tmp_path: Path) -> None:
         assert b"model" in blocks(program)
         assert program.receive()["problems"] == []
     assert (kept / "deep/model.pt").exists()
+
+
+def test_a_file_that_is_written_to_while_it_is_read_is_left_out(tmp_path: Path) -> None:
+    """Given a log that grows and an array that a program writes in place, when they are collected
+    meanwhile, then the beginning of the log comes; of the array nothing does, and it is named."""
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in ("array", "log"):
+        (source / name).write_bytes(b"0" * 10 * PIECE)
+    with Running(lambda pipe: collect(pipe, [("x", str(source))])) as program:
+        announced = program.receive()
+        program.write(MORE)
+        (length,) = LENGTH.unpack(program.read(LENGTH.size))
+        stream = program.read(length)  # the first piece of the array
+        with (source / "array").open("r+b") as array:
+            array.write(b"1" * 10 * PIECE)
+        with (source / "log").open("ab") as log:
+            log.write(b"1" * PIECE)
+        stream += blocks(program)
+        problems = program.receive()["problems"]
+    (tmp_path / "target").mkdir()
+    unpacker = Unpacker(tmp_path / "target", announced["size"], announced["files"])
+    unpacker.feed(stream)
+    unpacker.finish()
+    unpacker.close()
+    assert unpacker.broken_off == ["x/array"]
+    assert problems == [f"{source / 'array'}: was written to while it was read"]
+    assert (tmp_path / "target/x/log").read_bytes() == b"0" * 10 * PIECE
+
+
+def test_files_that_move_or_go_while_they_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given results of a living run, when it ends after its files have been listed and before each
+    is announced, then all come from where the agent has moved them; of a folder that a task has
+    removed meanwhile nothing is said."""
+    folders = Folders("run-1", "far", None, dict(os.environ))
+    folders.make()
+    work = Path(folders.stage, "work")
+    for name in ("deep/model.pt", "deep/er/model.pt", "part/model.pt"):
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / name).write_text("model")
+    scan = os.scandir
+
+    def lose(path: str) -> Any:
+        if isinstance(path, str) and path.endswith("/part"):
+            remove_tree(path)
+        return scan(path)
+
+    kept_files = tree.kept_files
+
+    def move(kept: str, problems: list[str]) -> list[WorkdirFile]:
+        found = list(kept_files(kept, problems))
+        assert keep_results(folders.stage, folders.results)
+        return found
+
+    monkeypatch.setattr("launcher.agent.tree.os.scandir", lose)
+    monkeypatch.setattr(tree, "kept_files", move)
+    asked: dict[str, Any] = {"patterns": [], "have": []}
+    with Running(lambda pipe: collect_results(pipe, folders, asked)) as program:
+        assert program.receive()["files"] == 2
+        assert {head["name"] for head in heads(blocks(program))} == {
+            "deep/model.pt",
+            "deep/er/model.pt",
+        }
+        assert program.receive()["problems"] == []
 
 
 def heads(stream: bytes) -> list[dict[str, Any]]:

@@ -154,3 +154,17 @@ def test_nothing_lives_behind_a_receipt(
             up.wait_for(lambda e: e["event"] == "host" and e["state"] == "up", "host")
             up.press_ctrl_c()
         up.wait()
+
+
+def test_an_agent_that_is_told_to_stop_among_starts_says_so(tmp_path: Path) -> None:
+    """Given an agent that gets TERM while starts wait in its input, then no task that it did not
+    start any more has failed: each was ended from outside, and so says the first failure."""
+    up = Up("up", str(stages(tmp_path, b=12)), "--json")
+    with proven(up):
+        stop_before_the_stage(up)
+        up.state("b:11", "starting")
+        signal_agent(up, signal.SIGTERM)
+        signal_agent(up, signal.SIGCONT)
+        assert up.wait() == 1, up.transcript()
+    assert "ended from outside: the agent was told to stop" in up.said
+    assert "failed (" not in up.said and "is being ended" not in up.said, up.said

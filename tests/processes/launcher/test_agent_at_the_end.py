@@ -144,3 +144,16 @@ def test_a_stopped_agent_reads_a_final_kill_behind_starts() -> None:
         assert client.get(wire.RECEIPT)["confirmed"]
         assert tasks_of(client.run_id) == []
         client.leave()
+
+
+def test_an_agent_that_is_told_to_stop_says_so_of_what_it_does_not_start() -> None:
+    """A start that comes while it ends everything is answered: by whom, and why."""
+    with Client() as client:
+        agent = proc.read(client.hello()["pid"])
+        assert agent is not None
+        client.start("w:0", DEAF)
+        proc.signal_process(agent, signal.SIGTERM)
+        client.get(wire.NOTE)
+        said = client.start("w:1", DEAF)
+        told = said["error"], said["refused"], said["stopped_by"], said["stopped_why"]
+        assert told[0] and told[1:] == (False, "agent", "the agent was told to stop")

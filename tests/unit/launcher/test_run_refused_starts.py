@@ -10,7 +10,6 @@ from launcher.run.states import Cause, RunPhase, TaskState
 from tests.support.run_driver import RunDriver, kills, name, running, staged, starts
 
 ENDED = "the run has been ended on this host"
-VICTIM = ("ConnectionResetError: [Errno 104] Connection reset by peer",)
 
 
 def refused(driver: RunDriver, task: str, attempt: int = 1) -> list[object]:
@@ -80,9 +79,24 @@ def test_nothing_is_started_while_the_others_are_looked_at() -> None:
     driver.lost("b")
     driver.ready("ps:0")
     driver.begun("worker:0")
-    driver.exited("worker:0", 1, tail=VICTIM)
+    driver.exited("worker:0", 1, misses_peer=True)
     assert driver.phase() is RunPhase.STARTING and driver.seen.cause is Cause.FAILURE
     assert starts(driver.up("b")) == []
     assert starts(driver.feed(ev.Restart, name("worker:0"), hard=True)) == []
     out = driver.fired(ev.LookTimeout(name("worker:0")))
     assert len(kills(out)) == 2 and driver.phase() is RunPhase.KILLING
+
+
+@pytest.mark.parametrize("on_failure", ["stop", "keep", "restart"])
+def test_a_start_that_an_agent_refuses_since_it_ends_is_an_end_from_outside(
+    on_failure: str,
+) -> None:
+    """Its host shuts down, say: the task has not failed, and may start again where the rules say
+    so."""
+    driver = staged(f'on_failure = "{on_failure}"')
+    why = "the agent was told to stop"
+    driver.feed(ev.TaskStarted, name("ps:0"), 1, 0, error="the run is being ended", agent_ends=why)
+    again = on_failure == "restart"
+    assert driver.state("ps:0") is (TaskState.BACKOFF if again else TaskState.STOPPED)
+    assert again or driver.failure.how == f"not started, ended from outside: {why}"
+    assert driver.seen.tasks[0].reason == why

@@ -234,7 +234,7 @@ def test_a_file_that_may_not_be_read_is_left_out_and_named_before_anything_is_se
     (stage / "work/folder").chmod(0)
     found = transfer.CollectedMembers({})
     found.add_paths([("work", str(stage / "work"))])
-    names = [head["name"] for head, _ in found.members if head["kind"] == "file"]
+    names = [head["name"] for head, *_ in found.members if head["kind"] == "file"]
     assert names == ["work/open.pt"]
     said = {problem.partition(": ")[0].rstrip("/"): problem for problem in found.problems}
     assert set(said) == {str(stage / "work/closed.pt"), str(stage / "work/folder")}
