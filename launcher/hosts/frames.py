@@ -94,7 +94,7 @@ class PortOwner(Frame):
     def __str__(self) -> str:
         """`pid 12 of worker:0 of the run R (python -m trainer …)`."""
         if not self.pid:
-            return "another user's process"
+            return "another user's process, or one that is ending"
         run, _, rest = self.task.partition("/")
         by = f" of {rest.rpartition('/')[0]} of the run {run}" if run else ""
         return printable(f"pid {self.pid}{by} ({self.command})")

@@ -97,6 +97,12 @@ SIGNATURES: tuple[_Signature, ...] = (
         unless="retrying",
     ),
     _sign(
+        "no checkpoint",
+        r"Failed to (?:find any|get) matching files",
+        "there is no checkpoint of that name on the host that raised this: a ps reads and writes "
+        "on its own disk",
+    ),
+    _sign(
         "foreign checkpoint",
         r"Restoring from checkpoint failed|Key .+ not found in checkpoint"
         r"|Error\(s\) in loading state_dict|PytorchStreamReader failed|invalid load key, "
@@ -148,7 +154,7 @@ SIGNATURES: tuple[_Signature, ...] = (
         r"|^\S+: line \d+: +\d+ Killed\b|[Oo]om-kill|(?i:oom[ _]kill(?:ed|er| event))"
         r"|_ArrayMemoryError|node running low on memory",
         "the host's memory is full: use a smaller batch, fewer data loader workers, or fewer "
-        "tasks on this host",
+        "tasks on the host that raised this",
     ),
     _sign(
         "too many processes",
@@ -379,22 +385,24 @@ SIGNATURES: tuple[_Signature, ...] = (
     _sign(
         "read-only",
         r"Read-only file system",
-        "this host has mounted the file system of that path read-only: choose another path",
+        "the host that raised this has mounted the file system of that path read-only: choose "
+        "another path",
     ),
     _sign(
         "permission",
         r"PermissionError|[Pp]ermission denied",
-        "this user may not do that on this host: check owner and mode of the path",
+        "the user may not do that on the host that raised this: check owner and mode of the path",
     ),
     _sign(
         "disk full",
         r"No space left on device|[Dd]isk quota exceeded|inline_container\.cc[^\n]*unexpected pos",
-        "the disk of this host is full: delete old checkpoints and logs",
+        "the disk of the host that raised this is full: delete old checkpoints and logs",
     ),
     _sign(
         "no such file",
         r"FileNotFoundError|NOT_FOUND: .*[Nn]o such file",
-        "the path does not exist on this host: only `workdir` and `data` are copied",
+        "the path does not exist on the host that raised this: only `workdir` and `data` are "
+        "copied",
     ),
 )
 

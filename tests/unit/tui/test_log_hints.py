@@ -657,6 +657,33 @@ def test_known_failures_are_explained(line: str, kind: str) -> None:
     assert hint is not None and kind in hint.kind
 
 
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        ("NOT_FOUND: /data/train.tfrecords; No such file or directory", "no such file"),
+        ("PERMISSION_DENIED: /data/model.ckpt; Permission denied", "permission"),
+        ("RESOURCE_EXHAUSTED: /data/model.ckpt; No space left on device", "disk full"),
+        ("FAILED_PRECONDITION: /data/model.ckpt; Read-only file system", "read-only"),
+        ("RESOURCE_EXHAUSTED: OOM when allocating tensor with shape[1048576,64]", "out of memory"),
+        (
+            "NOT_FOUND: Unsuccessful TensorSliceReader constructor: Failed to find any matching "
+            "files for /data/model.ckpt",
+            "no checkpoint",
+        ),
+        (
+            "INVALID_ARGUMENT: Unsuccessful TensorSliceReader constructor: Failed to get matching "
+            "files on log/model.ckpt-0: Not found: log",
+            "no checkpoint",
+        ),
+    ],
+)
+def test_a_hint_about_an_answer_of_another_task_is_of_its_host(status: str, kind: str) -> None:
+    """What a ps has answered stands in the log of the worker that has asked."""
+    hint = hint_for(f"  W0000 op_kernel.cc:1858] OP_REQUIRES failed at io_ops.cc:117 : {status}")
+    assert hint is not None and hint.kind == kind
+    assert "the host that raised this" in hint.text and "this host" not in hint.text
+
+
 def test_a_hint_names_the_task_the_port_and_the_module() -> None:
     """What the line says of others is handed on."""
     waiting = hint_for(

@@ -231,7 +231,12 @@ def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     ("signal", "reason", "tail", "meaning"),
     [
         ("KILL", "", ("step 1",), "dmesg"),
-        ("KILL", "", ("OSError: No space left on device",), "the disk of this host is full"),
+        (
+            "KILL",
+            "",
+            ("OSError: No space left on device",),
+            "the disk of the host that raised this is full",
+        ),
         ("KILL", "not ready after 120 s", ("step 1",), ""),
         ("TERM", "", ("step 1",), ""),
     ],
