@@ -118,6 +118,7 @@ def test_a_kill_wakes_an_agent_and_a_watchdog_that_were_stopped(scenario: FaultS
     scenario.wait_dead()
 
 
+@pytest.mark.prove
 def test_both_killed_leave_what_the_next_contact_ends(scenario: FaultScenario) -> None:
     """Given an agent, its watchdog and the launcher that are killed, when `tfmux kill` is called,
     then it ends what has the run's tag, but confirms nothing: a daemon without a tag lives on."""
@@ -241,6 +242,7 @@ def never_confirmed(
                 proc.signal_process(process, signal.SIGKILL)
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize(("killer", "pause"), killed_together("task", 0.001))
 def test_agent_and_watchdog_killed_together_here(tmp_path: Path, killer: str, pause: float) -> None:
     """Given a task that leaves daemons which nobody knows, when it or an administrator kills its

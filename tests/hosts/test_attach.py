@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from launcher.agent.folders import local_folder
 from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
@@ -159,6 +161,7 @@ def test_another_machine_kills_the_run_and_the_first_launcher_says_so(
         scenario.wait_dead(run_id)
 
 
+@pytest.mark.prove
 def test_a_launcher_that_slept_less_than_the_lease_goes_on(scenario: FaultScenario) -> None:
     """Given a launcher that is stopped for less than the lease, when it wakes, then no host was
     lost; and when `tfmux kill RUN` is called in another shell, then it ends the run, with exit 130
@@ -189,6 +192,7 @@ def grows(folder: Path, name: str, by: int) -> None:
     )
 
 
+@pytest.mark.prove
 def test_a_launcher_that_slept_beyond_the_lease_hears_what_happened(
     scenario: FaultScenario,
 ) -> None:

@@ -398,6 +398,7 @@ def batches() -> list[list[int]]:
     return [list(range(at, at + GROUP)) for at in range(first, first + count, GROUP)]
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("seeds", batches(), ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
 def test_random_faults(
     shared_testbed: Testbed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seeds: list[int]

@@ -34,6 +34,7 @@ def lost(up: Up) -> Callable[[dict[str, Any]], bool]:
     return lambda event: event["event"] == "host" and event["state"] == "lost"
 
 
+@pytest.mark.prove
 def test_clocks_that_are_set_change_nothing_of_a_run(
     fresh_scenario: FaultScenario, tmp_path: Path
 ) -> None:
@@ -60,6 +61,7 @@ def test_clocks_that_are_set_change_nothing_of_a_run(
     fresh_scenario.wait_dead(up.run_id)
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("jump", [-DAY, soak(DAY)])
 def test_a_lease_that_runs_goes_on_as_it_was(
     fresh_scenario: FaultScenario, tmp_path: Path, jump: int
@@ -82,6 +84,7 @@ def test_a_lease_that_runs_goes_on_as_it_was(
     fresh_scenario.wait_dead(up.run_id)
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("jump", [-DAY, soak(DAY)])
 def test_a_kill_ends_in_its_time(fresh_scenario: FaultScenario, tmp_path: Path, jump: int) -> None:
     """Given two hosts that are cut off, when the launcher's clock is set during a kill, then the

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 
+import pytest
+
 from launcher.cluster.read import load
 from launcher.hosts.auth_prompt import AuthPrompt, PromptKind
 from launcher.run.states import HostState
@@ -26,6 +28,7 @@ PLACES = {"ps": ["tf1"], "worker": ["tf1", "tf3", "tf4"]}
 CUT = {"ps": ["tf1"], "worker": ["tf1", "tf3"]}
 
 
+@pytest.mark.prove
 def test_after_a_cut_of_all_cables_nobody_is_asked_again(fresh_scenario: FaultScenario) -> None:
     """Given two hosts with a locked key and two with passwords, given once, when all cables are cut
     and healed, then all hosts are back and nobody is asked again: at night nobody would answer."""

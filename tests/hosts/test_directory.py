@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.budgets import variants
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, run, write
 from tests.testbed.namespaces import Testbed
@@ -47,6 +48,7 @@ def test_tasks_start_where_the_code_is(testbed: Testbed, tmp_path: Path) -> None
             assert kept == [b"model", b"train.sh"]
 
 
+@pytest.mark.prove
 def test_what_is_in_the_way_is_told_by_check_and_launch(testbed: Testbed, tmp_path: Path) -> None:
     """Given a directory that is missing on one host and a file on the other, or that the account
     cannot enter, when `check` and `up` are called, then both end with 3 and say the same of each
@@ -68,6 +70,7 @@ def test_what_is_in_the_way_is_told_by_check_and_launch(testbed: Testbed, tmp_pa
     assert missing in said and no_folder in said and "nothing was started" in said, up.said
 
 
+@pytest.mark.prove
 def test_a_directory_of_a_job(testbed: Testbed, tmp_path: Path) -> None:
     """Given a job with a directory of its own beside one that gets the copy of the workdir, when
     the run ends, then each has started in its own place; a host with the first job alone gets no
@@ -95,6 +98,7 @@ def test_a_directory_of_a_job(testbed: Testbed, tmp_path: Path) -> None:
         assert up.log("chief:0", "copied") and up.log("worker:0", "there")
 
 
+@pytest.mark.prove
 def test_run_takes_a_directory(testbed: Testbed, tmp_path: Path, tfmux_home: Path) -> None:
     """Given `tfmux run --directory`, when it runs on a host, then its task starts there; with
     `--workdir`, or a path that is not whole, it is 2, and stderr says what to write."""
@@ -113,7 +117,7 @@ def test_run_takes_a_directory(testbed: Testbed, tmp_path: Path, tfmux_home: Pat
             assert up.wait() == 2 and said in up.said, up.said
 
 
-@pytest.mark.parametrize("command", ["up", "check"])
+@variants("command", ["up", "check"], test=1)
 def test_a_directory_of_this_machine(command: str, tmp_path: Path, tfmux_home: Path) -> None:
     """Given tasks here and `directory`, when it is there, then they start in it; when not, it is 3,
     with the path."""

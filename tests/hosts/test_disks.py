@@ -88,6 +88,7 @@ def test_a_kill_needs_no_room(scenario: FaultScenario, small_disk: Path) -> None
     scenario.wait_dead()
 
 
+@pytest.mark.prove
 def test_local_tasks_survive_a_full_disk(scenario: FaultScenario, small_disk: Path) -> None:
     """Given a full disk here, when a task of this machine writes more than fits, then it exits and
     the run succeeds as ever, and notes say how much of its log was dropped."""
@@ -105,6 +106,7 @@ def test_local_tasks_survive_a_full_disk(scenario: FaultScenario, small_disk: Pa
     scenario.wait_dead(up.run_id)
 
 
+@pytest.mark.prove
 def test_a_full_disk_there_stops_no_task(fresh_scenario: FaultScenario) -> None:
     """Given a host whose state directory is full, when a task there writes on, then it exits and
     the run succeeds as ever, and notes say that the disk is full and how much was dropped."""
@@ -127,6 +129,7 @@ def test_a_full_disk_there_stops_no_task(fresh_scenario: FaultScenario) -> None:
     fresh_scenario.wait_dead()
 
 
+@pytest.mark.prove
 def test_a_log_at_its_limit_is_cut_and_said(scenario: FaultScenario) -> None:
     """Given a `log_limit`, when tasks write more, then they go on, their logs here have exactly
     that size, and notes say so. A task of this machine has one log, which its agent writes."""

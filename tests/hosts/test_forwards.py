@@ -7,10 +7,15 @@ import re
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 from tests.support.command import Up, python_task, run, write
 from tests.support.patience import wait_until
 from tests.testbed import faults
 from tests.testbed.namespaces import Testbed
+
+pytestmark = pytest.mark.prove
+
 
 PAGE = """
 import http.server, os, sys

@@ -92,6 +92,7 @@ def looked_at(path: Path, *words: str) -> None:
     assert "sbatch" not in checked.stdout + planned.stdout
 
 
+@pytest.mark.prove
 def test_the_lease_holds_in_the_shell_of_a_slurm_job(shell: SlurmBed, tmp_path: Path) -> None:
     """Given a run whose `[slurm]` takes the shell's job, when its launcher is killed, then the next
     one finds the same processes; when that one is killed, too, then the hosts end them, and the job
@@ -117,6 +118,7 @@ def lives_on(again: Up, bed: SlurmBed, pids: set[int]) -> None:
     assert {e["attempt"] for e in again.of("task")} == {1}
 
 
+@pytest.mark.prove
 def test_a_kill_from_elsewhere_by_a_file_with_the_job(
     shell: SlurmBed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,6 +140,7 @@ def up_hosts(up: Up) -> set[str]:
     return {e["host"] for e in up.of("host") if e["state"] == "up"}
 
 
+@pytest.mark.prove
 def test_an_agent_dies_in_the_shell_of_a_slurm_job(shell: SlurmBed, tmp_path: Path) -> None:
     """Given a run in the shell of a Slurm job, when an agent and its watchdog are killed, then
     their step ends with all that is in it, Slurm's word confirms the node, and the job stays."""
@@ -155,6 +158,7 @@ def test_an_agent_dies_in_the_shell_of_a_slurm_job(shell: SlurmBed, tmp_path: Pa
     job_stays(shell)
 
 
+@pytest.mark.prove
 def test_the_job_of_the_shell_is_cancelled(shell: SlurmBed, tmp_path: Path) -> None:
     """Given a run in the shell of a Slurm job, when the job is cancelled, then the run ends with
     exit 1 and the reason CANCELLED, and every node confirms that nothing is left."""
@@ -168,6 +172,7 @@ def test_the_job_of_the_shell_is_cancelled(shell: SlurmBed, tmp_path: Path) -> N
     shell.wait_empty()
 
 
+@pytest.mark.prove
 def test_jobs_that_cannot_be_used(shell: SlurmBed, tmp_path: Path) -> None:
     """Given a job that has ended, one with too few nodes, or a Python that is not there, when a run
     is launched, then exit 3 with that reason, and the shell's job stays."""
@@ -198,6 +203,7 @@ def _sruns(run_id: str) -> list[Path]:
     return found
 
 
+@pytest.mark.prove
 def test_a_job_that_starts_no_steps(shell: SlurmBed, tmp_path: Path) -> None:
     """Given a job that is suspended, when a run is launched in its shell, then exit 3 says that no
     agent is left in it, and no `srun` of the run waits any longer."""
@@ -212,6 +218,7 @@ def test_a_job_that_starts_no_steps(shell: SlurmBed, tmp_path: Path) -> None:
     job_stays(shell)
 
 
+@pytest.mark.prove
 def test_a_job_that_is_there_through_a_login_node(tmp_path: Path) -> None:
     """Given a job behind a login node, when a run is launched in it, then its tasks have their
     node's GPUs; when its launcher is killed, then the next one finds the same processes and ends
@@ -247,6 +254,7 @@ print(json.dumps({"node": os.uname().nodename, **found}))
 OF_A_STEP = ("PROCID", "NTASKS", "STEP", "CPU_BIND", "LAUNCH", "SRUN", "DISTRIBUTION", "UMASK")
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("by", ["shell", "name"])
 def test_a_job_with_several_tasks_a_node(by: str, slurm_bed: SlurmBed, tmp_path: Path) -> None:
     """Given a job of two tasks a node with two cores and a GPU each, when a run is launched in it,
@@ -332,6 +340,7 @@ def wait_for_lines(out: Path, line: str) -> None:
     wait_until(lambda: out.exists() and out.read_text().count(line) == 2, f"they say {line}")
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("by_exec", [True, False])
 def test_in_a_batch_script(by_exec: bool, slurm_bed: SlurmBed) -> None:
     """Given a batch script whose last line is `exec tfmux up`, when it gets a signal before the

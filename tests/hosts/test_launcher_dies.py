@@ -100,6 +100,7 @@ def test_under_keep_a_run_without_launcher_lives_and_is_taken_up(
     assert command.run("ps", "--json").stdout.strip() == "[]"
 
 
+@pytest.mark.prove
 def test_tasks_on_other_hosts_outlive_a_launcher_that_is_followed(scenario: FaultScenario) -> None:
     """Given a run that `tfmux up` follows, when its launcher is killed, then the follower starts
     another one within the lease, and the tasks are the same processes and ready again."""

@@ -61,6 +61,7 @@ async def test_check_asks_each_host_for_its_own_name(testbed: Testbed, text: str
     assert "address-loopback" not in {f.code for f in report.findings}
 
 
+@pytest.mark.prove
 def test_a_ps_that_only_its_own_host_reaches_is_named(
     testbed: Testbed, tmp_path: Path, text: str
 ) -> None:

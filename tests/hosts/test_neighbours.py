@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
+
 from tests.support import command
 from tests.support.scenario import FaultScenario, confirmed, ready
 
 PLACES = {"ps": ["tf1"], "worker": ["tf3"]}
 
 
+@pytest.mark.prove
 def test_a_second_run_of_the_same_file_is_refused_by_name_and_hurts_nobody(
     scenario: FaultScenario,
 ) -> None:

@@ -16,6 +16,9 @@ from tests.testbed import faults
 from tests.testbed.host import Host
 from tests.testbed.namespaces import Testbed
 
+pytestmark = pytest.mark.prove
+
+
 NOISE = {
     "tf1": "",
     "tf2": "head -c 8000000 /dev/zero | tr '\\0' x; echo; echo Welcome\n",

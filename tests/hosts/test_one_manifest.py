@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.budgets import variants
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, python_task, run, start, write
 from tests.support.patience import PATIENCE, wait_until
@@ -70,7 +71,7 @@ REFUSED = {
 """Commands that need what is not copied, and what is said of each."""
 
 
-@pytest.mark.parametrize("why", REFUSED)
+@variants("why", REFUSED, test=1)
 def test_a_command_that_is_not_copied_is_refused_with_one_sentence(
     ssh_server: SshServer, tmp_path: Path, why: str
 ) -> None:
@@ -95,6 +96,7 @@ def test_a_command_that_is_not_copied_is_refused_with_one_sentence(
     assert said in words(up.said), up.said
 
 
+@pytest.mark.prove
 def test_a_module_that_is_ignored_is_named_beside_the_missing_one(
     ssh_server: SshServer, tmp_path: Path
 ) -> None:
@@ -108,6 +110,7 @@ def test_a_module_that_is_ignored_is_named_beside_the_missing_one(
     assert f"has no module mine: mine/ is not copied: it is left out by {line}" in said
 
 
+@pytest.mark.prove
 def test_other_words_that_are_not_copied_are_warnings(
     ssh_server: SshServer, tmp_path: Path
 ) -> None:
@@ -131,7 +134,7 @@ def test_other_words_that_are_not_copied_are_warnings(
         assert up.wait() == 0, up.transcript()
 
 
-@pytest.mark.parametrize("place", ["home", "keys"])
+@variants("place", ["home", "keys"], test=1)
 def test_a_home_is_not_copied_unless_it_is_named(
     ssh_server: SshServer, tmp_path: Path, tfmux_home: Path, place: str
 ) -> None:
@@ -158,6 +161,7 @@ def test_a_home_is_not_copied_unless_it_is_named(
         assert up.wait() == 0, up.transcript()
 
 
+@pytest.mark.prove
 def test_a_run_in_the_home_copies_nothing_unless_told_to(
     ssh_server: SshServer, tmp_path: Path, tfmux_home: Path
 ) -> None:
@@ -208,8 +212,8 @@ LINES = {
 }
 
 
-@pytest.mark.parametrize("copied", [True, False])
-@pytest.mark.parametrize("why", LINES)
+@variants("copied", [True, False], test=1)
+@variants("why", LINES, test=2)
 def test_the_first_line_of_a_script_is_read(
     ssh_server: SshServer, tmp_path: Path, why: str, copied: bool
 ) -> None:
@@ -226,6 +230,7 @@ def test_the_first_line_of_a_script_is_read(
     assert why in words(done.stdout) and (not why or f"{script}: " in words(done.stdout))
 
 
+@pytest.mark.prove
 def test_a_shell_runs_a_script_without_a_first_line(ssh_server: SshServer, tmp_path: Path) -> None:
     """Given `setup` in front of such a script, when it is checked and run, then both end with 0."""
     make(tmp_path / "work", a_sh="echo fine\n")
@@ -237,6 +242,7 @@ def test_a_shell_runs_a_script_without_a_first_line(ssh_server: SshServer, tmp_p
         assert up.wait() == 0, up.transcript()
 
 
+@pytest.mark.prove
 def test_a_shell_gets_no_script_with_windows_line_ends(
     ssh_server: SshServer, tmp_path: Path
 ) -> None:
@@ -317,6 +323,7 @@ def test_permissions_arrive(ssh_server: SshServer, tmp_path: Path) -> None:
     (root / "ro").chmod(0o755)
 
 
+@pytest.mark.prove
 def test_a_workdir_that_the_host_shares_is_told(ssh_server: SshServer, tmp_path: Path) -> None:
     """Given a host that has the very workdir of this machine, when `check` is called, whether it
     ends well or not, then it says so with the key to write, and no marker stays."""

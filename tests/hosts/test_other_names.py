@@ -65,6 +65,7 @@ def test_a_file_and_run_give_the_same_addresses(bed: Testbed, tmp_path: Path) ->
     }
 
 
+@pytest.mark.prove
 def test_hosts_of_a_list_are_named_so_too(bed: Testbed, tmp_path: Path) -> None:
     """Given a list of aliases for `--hosts-from`, when a file is launched on them, then its tasks
     get the `HostName`."""
@@ -77,6 +78,7 @@ def test_hosts_of_a_list_are_named_so_too(bed: Testbed, tmp_path: Path) -> None:
         assert up.log("worker:0", f"at {bed['tf1'].address}, {bed['tf2'].address}")
 
 
+@pytest.mark.prove
 def test_an_address_of_the_file_stays(bed: Testbed, tmp_path: Path) -> None:
     """Given a host with an `address`, when the plan is made, then that is its address."""
     hosts = ALIASES.replace('ssh = "tf1"', 'ssh = "tf1"\naddress = "train-1"')
@@ -84,6 +86,7 @@ def test_an_address_of_the_file_stays(bed: Testbed, tmp_path: Path) -> None:
     assert places == ["train-1", bed["tf2"].address] and "tf1 is" not in printed
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize(
     "config",
     [

@@ -14,7 +14,7 @@ import pytest
 
 from launcher.store.runs import RunFolder
 from tests.support import command
-from tests.support.budgets import soak
+from tests.support.budgets import soak, variants
 from tests.support.command import Up, python_task
 from tests.support.fault_tasks import tell
 from tests.support.patience import PATIENCE
@@ -140,7 +140,7 @@ def with_the_next_attempt(up: Up) -> None:
     attempt_of(up, 2, "starting", "worker:0")
 
 
-@pytest.mark.parametrize("moment", [while_ending, soak(at_the_next_start), with_the_next_attempt])
+@variants("moment", [while_ending, soak(at_the_next_start), with_the_next_attempt], test=1)
 def test_a_kill_during_a_restart_ends_everything(
     tmp_path: Path, moment: Callable[[Up], None]
 ) -> None:
@@ -217,6 +217,7 @@ def fail_power(scenario: FaultScenario, up: Up) -> None:
     host.boot()
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize(
     ("how", "act", "why"),
     [
@@ -255,6 +256,7 @@ def test_jax_goes_on_from_its_checkpoint(
     scenario.wait_dead()
 
 
+@pytest.mark.prove
 def test_the_next_launcher_goes_on_with_a_restart(scenario: FaultScenario) -> None:
     """Given ranks that ignore TERM while a restart ends them, when the launcher is killed and
     another one attaches, then that one ends them, starts all again, and the run is a success."""
@@ -310,6 +312,7 @@ def test_a_host_that_stays_away_ends_the_run_and_is_named(scenario: FaultScenari
 # --- on the nodes of a job ----------------------------------------------------------------------
 
 
+@pytest.mark.prove
 def test_a_job_keeps_its_nodes_over_a_restart(slurm_scenario: Scenario) -> None:
     """Given ranks on nodes that ignore TERM and leave daemons, when one fails, then all start again
     in the same job, and the nodes are given back at the end."""

@@ -61,6 +61,7 @@ def names(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.prove
 def test_hosts_that_share_a_home_keep_results_apart(testbed: Testbed, tmp_path: Path) -> None:
     """Given four hosts, two of which share their home, and two tasks on one, when each task saves a
     file, then the end names each host with its own, and all are brought."""
@@ -105,6 +106,7 @@ def test_one_host_that_is_off_keeps_no_other_from_being_collected(
     assert (done.returncode, names(here)) == (0, {"tf1/out/0.ckpt", "tf2/out/1.ckpt"}), done.stderr
 
 
+@pytest.mark.prove
 def test_a_full_home_loses_no_result(testbed: Testbed, tmp_path: Path) -> None:
     """Given a task whose results fill the last byte of its home, when it ends, then the receipt is
     as ever, the host is named, and the results can be brought."""
@@ -155,6 +157,7 @@ def test_a_home_that_hangs_at_the_end_holds_no_receipt_up(testbed: Testbed, tmp_
         assert names(here) == {"out/0.ckpt"}
 
 
+@pytest.mark.prove
 def test_results_of_nodes_are_brought_when_their_job_is_over(
     slurm_scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from launcher.cluster.read import load
 from tests.support import command
+from tests.support.budgets import variants
 from tests.support.command import Up
 from tests.support.patience import wait_until
 from tests.support.scenario import confirmed
@@ -46,7 +47,7 @@ def test_four_tasks_on_this_machine(here: Path) -> None:
 ONCE = "echo $RANK at $TFMUX_ATTEMPT; sleep 0.5; test $RANK$TFMUX_ATTEMPT != 11"
 
 
-@pytest.mark.parametrize(("most", "code"), [("2", 0), ("0", 1)])
+@variants(("most", "code"), [("2", 0), ("0", 1)], test=1)
 def test_ranks_start_again_together(here: Path, most: str, code: int) -> None:
     """Given a rank that fails once, when `--max-restarts` is 2, then all ranks start again together
     and the run is a success; when it is 0, then the run fails after one attempt."""
@@ -108,6 +109,7 @@ def test_hosts_as_ssh_knows_them(testbed: Testbed, here: Path, tfmux_home: Path)
         wait_until(lambda host=host: host.leftovers() == [], "nothing is left")  # type: ignore[misc]
 
 
+@pytest.mark.prove
 def test_ps_and_workers(testbed: Testbed, here: Path, tfmux_home: Path) -> None:
     """Given hosts for `--ps` and `--workers`, when a serving command is run on them, then ps and
     workers are ready, and Ctrl-C ends the run with exit 130 and a confirmed receipt."""
@@ -133,6 +135,7 @@ def test_a_host_that_ssh_does_not_know(here: Path) -> None:
     assert "nothing was started" in up.said
 
 
+@pytest.mark.prove
 def test_aliases_of_this_machines_ports_are_not_called_so(here: Path, tfmux_home: Path) -> None:
     """Given aliases with `HostName 127.0.0.1`, as tunnels have them, when ranks are to meet there,
     then exit 2 says why they would not; a command that knows no ranks is only warned of."""
@@ -149,6 +152,7 @@ def test_aliases_of_this_machines_ports_are_not_called_so(here: Path, tfmux_home
     assert done.returncode == 3 and said in done.stderr
 
 
+@pytest.mark.prove
 def test_more_hosts_than_open_files(here: Path, tfmux_home: Path) -> None:
     """Given sixty hosts and a limit of 80 open files, when `tfmux run` is called, then exit 3
     says what the hosts' servers answer, and nothing about the limit."""
@@ -164,6 +168,7 @@ def test_more_hosts_than_open_files(here: Path, tfmux_home: Path) -> None:
     assert "Traceback" not in done.stderr and "Too many" not in done.stderr
 
 
+@pytest.mark.prove
 def test_this_machine_beside_others(testbed: Testbed, here: Path, tfmux_home: Path) -> None:
     """Given `localhost` before or after another host in `-H`, when rank 1 connects to rank 0, then
     they meet at the first host's address; what `localhost` stands for is told unless given."""
@@ -191,6 +196,7 @@ def test_this_machine_beside_others(testbed: Testbed, here: Path, tfmux_home: Pa
         assert ("localhost is" in up.said) is ("--address" not in words)
 
 
+@pytest.mark.prove
 def test_braces_of_the_working_directory(tmp_path: Path) -> None:
     """Given a working directory with braces in its name, when a run there is saved and launched,
     then its task finds the directory's files: the braces are no placeholder."""
@@ -205,7 +211,7 @@ def test_braces_of_the_working_directory(tmp_path: Path) -> None:
         assert load(saved).run.workdir == str(tmp_path / "exp{{1}}")
 
 
-@pytest.mark.parametrize(
+@variants(
     ("words", "said"),
     [
         ([], "there is no command"),
@@ -239,6 +245,7 @@ def test_braces_of_the_working_directory(tmp_path: Path) -> None:
         (["--address", "a", "-H", "tf1", "--", "true"], "localhost, which is not among"),
         (["--address", "a b", "-H", "localhost,tf1", "--", "true"], "blanks or quotes"),
     ],
+    test=4,
 )
 def test_bad_usage_starts_nothing(here: Path, words: Sequence[str], said: str) -> None:
     """Given options of `tfmux run` that are wrong or contradict each other, when it is called, then

@@ -62,6 +62,7 @@ def test_a_run_starts_in_order_and_gives_the_nodes_back(scenario: Scenario, tmp_
     scenario.check_empty()
 
 
+@pytest.mark.prove
 def test_a_run_keeps_to_its_file_and_says_what_it_found(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,6 +118,7 @@ while True:
 """
 
 
+@pytest.mark.prove
 def test_what_handlers_start_at_a_cancel_has_its_grace(scenario: Scenario) -> None:
     """Given tasks whose handlers start a program that saves, when somebody cancels the job, then
     Slurm's signal reaches each once, by the agents, and the programs end by themselves."""
@@ -152,6 +154,7 @@ def test_a_job_waits_in_the_queue_and_is_cancelled_there(scenario: Scenario) -> 
     scenario.bed.wait_empty()
 
 
+@pytest.mark.prove
 def test_a_run_whose_launcher_died_in_the_queue_is_killed(scenario: Scenario) -> None:
     """Given a queued run whose launcher was killed, then `tfmux ps` lists it as queued without a
     launcher, and `tfmux kill` cancels its job and no other, before it can start."""
@@ -182,6 +185,7 @@ def test_a_request_that_can_never_be_met_says_what_to_change(scenario: Scenario)
     scenario.check_empty()
 
 
+@pytest.mark.prove
 def test_tasks_on_some_nodes_and_nodes_that_are_excluded(scenario: Scenario) -> None:
     """Given tasks for two of three nodes and a fourth that is excluded, when a run starts, then
     tasks are on nodes in Slurm's order, and a kill also frees the node without tasks."""
@@ -203,6 +207,7 @@ def tag(process: Process) -> bool:
     return "TFMUX_TASK" in process.environ
 
 
+@pytest.mark.prove
 def test_the_agents_word_stands_while_the_controller_is_down(scenario: Scenario) -> None:
     """Given a Slurm controller that is down, when Ctrl-C is pressed, then the agents confirm all
     nodes and stderr gives the `scancel` for the job, which ends once the controller is up."""
@@ -218,6 +223,7 @@ def test_the_agents_word_stands_while_the_controller_is_down(scenario: Scenario)
     scenario.bed.wait_empty()
 
 
+@pytest.mark.prove
 def test_a_node_that_loses_its_power_is_not_called_clean(scenario: Scenario) -> None:
     """Given a node that has lost its power, when Ctrl-C is pressed, then exit 4, and the receipt
     confirms the three other nodes but not this one, of which neither agent nor Slurm can tell."""
@@ -234,6 +240,7 @@ def test_a_node_that_loses_its_power_is_not_called_clean(scenario: Scenario) -> 
     scenario.bed.wait_empty()
 
 
+@pytest.mark.prove
 def test_through_a_login_node(tmp_path: Path) -> None:
     """Given a login node that alone has Slurm's commands, when a run is launched and killed through
     it, then its three tasks were ready, and all three nodes confirm that nothing is left."""

@@ -20,6 +20,9 @@ from tests.support.slurm_scenario import ALL, Scenario
 from tests.testbed import TestbedError, proc, slurm
 from tests.testbed.slurm import SlurmBed
 
+pytestmark = pytest.mark.prove
+
+
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 
 

@@ -46,6 +46,7 @@ def blocked(file: Path, *said: str) -> None:
     assert all(one in words for one in said), done.stdout
 
 
+@pytest.mark.prove
 def test_no_sbatch(scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given a machine without Slurm's commands, when a run is launched or checked, then exit 3, and
     it says that there is no `sbatch` and that `login` can name a host with one."""
@@ -57,6 +58,7 @@ def test_no_sbatch(scenario: Scenario, tmp_path: Path, monkeypatch: pytest.Monke
     scenario.check_empty()
 
 
+@pytest.mark.prove
 def test_login_hosts_that_let_nobody_in(tmp_path: Path) -> None:
     """Given a login host that is absent, has no sshd, does not know the user or gives the user no
     shell, when a run is launched or checked, then exit 3 with that reason, and no job is there."""
@@ -77,6 +79,7 @@ def test_login_hosts_that_let_nobody_in(tmp_path: Path) -> None:
         assert bed.jobs() == []
 
 
+@pytest.mark.prove
 def test_munge_is_down(scenario: Scenario) -> None:
     """Given a Slurm whose munge is down, so that nobody can prove who they are, when a run is
     launched or checked, then exit 3, and munge is named."""
@@ -94,6 +97,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.prove
 def test_what_sbatch_refuses_is_said_with_what_to_change(scenario: Scenario) -> None:
     """Given an absent or closed partition, more GPUs than a node has, or an unknown option, when a
     run is launched or checked, then exit 3 with sbatch's reason and with what to change."""
@@ -104,6 +108,7 @@ def test_what_sbatch_refuses_is_said_with_what_to_change(scenario: Scenario) -> 
     scenario.check_empty()
 
 
+@pytest.mark.prove
 def test_limits_that_slurm_enforces_are_refused_by_sbatch(scenario: Scenario) -> None:
     """Given a Slurm that enforces the limits of partitions, when a run that is too long for its
     partition is launched or checked, then exit 3 with sbatch's words and with what to change."""
@@ -117,6 +122,7 @@ def test_limits_that_slurm_enforces_are_refused_by_sbatch(scenario: Scenario) ->
     scenario.check_empty()
 
 
+@pytest.mark.prove
 def test_what_a_partition_never_gives_is_said_in_the_queue(scenario: Scenario) -> None:
     """Given a partition for shorter times, for fewer nodes or for other accounts, when sbatch has
     taken the job, then a note says what to change, and Ctrl-C cancels the job in the queue."""
@@ -141,6 +147,7 @@ def without_python(file: Path, python: str) -> Path:
     return file
 
 
+@pytest.mark.prove
 def test_no_python_on_any_node(scenario: Scenario) -> None:
     """Given an interpreter that no node has, so that the job ends at once, when a run is launched,
     then exit 3 says to write where a Python is, and no job is left."""
@@ -149,6 +156,7 @@ def test_no_python_on_any_node(scenario: Scenario) -> None:
     scenario.check_empty()
 
 
+@pytest.mark.prove
 def test_no_python_on_one_node(scenario: Scenario) -> None:
     """Given an interpreter that one of its nodes lacks, when a run is launched, then exit 3 names
     that node and what to write, and the agents of the others end."""
@@ -159,6 +167,7 @@ def test_no_python_on_one_node(scenario: Scenario) -> None:
     scenario.check_empty()
 
 
+@pytest.mark.prove
 def test_homes_that_are_one_disk(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given nodes that keep their state on one shared disk, when a run starts, then each has a
     folder of its own there; a kill is confirmed by all and leaves no folder."""
@@ -181,6 +190,7 @@ FULL = ("mount", "-t", "tmpfs", "-o", "nr_inodes=2", "none", "/var/lib")
 NOT_WRITABLE, NO_SPACE = "/tmp: Read-only file system", "No space left on device"
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize(
     ("names", "fault", "said"),
     [
@@ -214,6 +224,7 @@ def test_agents_that_cannot_make_their_folder(
     scenario.check_empty()
 
 
+@pytest.mark.prove
 def test_nodes_that_do_not_know_each_other(scenario: Scenario) -> None:
     """Given a node that cannot resolve another node's name, when a run is launched, then exit 3
     names both: TensorFlow's tasks would wait for each other."""
@@ -246,6 +257,7 @@ def wrap_sbatch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return places
 
 
+@pytest.mark.prove
 def test_a_kill_while_sbatch_submits_leaves_no_job(
     scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,6 +275,7 @@ def test_a_kill_while_sbatch_submits_leaves_no_job(
     scenario.check_empty()
 
 
+@pytest.mark.prove
 def test_a_second_kill_does_not_wait_for_sbatch(
     scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,9 @@ from tests.support.slurm_scenario import Scenario
 from tests.testbed import slurm
 from tests.testbed.slurm import SlurmBed
 
+pytestmark = pytest.mark.prove
+
+
 RECORDS = """
 import os, signal, sys, time
 counts = {number: 0 for number in range(1, 65)}

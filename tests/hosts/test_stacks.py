@@ -112,6 +112,7 @@ framework = "mpi-like"
 """
 
 
+@pytest.mark.prove
 def test_many_tasks_on_four_hosts(folder: Path, testbed: Testbed, tfmux_home: Path) -> None:
     """Given twenty-four tasks on four hosts, when one is late, then `tfmux stacks` shows it first,
     whatever host it is on, and all others in one line."""

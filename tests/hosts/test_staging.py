@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, python_task, write
 from tests.support.patience import wait_until
@@ -182,6 +184,7 @@ def test_staging_goes_on_after_a_cut(ssh_server: SshServer, tmp_path: Path) -> N
     assert found == {f"./{p.name}": code(p.read_bytes()) for p in root.iterdir()}
 
 
+@pytest.mark.prove
 def test_a_large_file_goes_again_after_a_cut(ssh_server: SshServer, tmp_path: Path) -> None:
     """Given one file of 64 MiB, when the connection breaks in its middle, then it is sent again
     from its beginning and is whole, and no part of the first try stays on the host."""
@@ -235,6 +238,7 @@ def test_data_comes_whole_and_has_a_place_in_the_workdir(
     }
 
 
+@pytest.mark.prove
 def test_data_without_a_workdir(ssh_server: SshServer, tmp_path: Path) -> None:
     """Given `data` and `workdir = ""`, when a run starts, then nothing but the data is copied, and
     the task starts where the data is."""
@@ -245,6 +249,7 @@ def test_data_without_a_workdir(ssh_server: SshServer, tmp_path: Path) -> None:
     assert found == {"./mnist/a": code(b"a")}
 
 
+@pytest.mark.prove
 def test_data_of_two_places_with_one_name_is_refused(ssh_server: SshServer, tmp_path: Path) -> None:
     """Given two folders of `data` with the same name, when a run is launched, then exit 3, and
     stderr names both."""
@@ -272,6 +277,7 @@ def test_no_room_on_the_host_is_told_with_the_path(ssh_server: SshServer, tmp_pa
     assert not [path for path in left if "." in path.name], left
 
 
+@pytest.mark.prove
 def test_a_full_home_is_told_with_the_path(testbed: Testbed, tmp_path: Path) -> None:
     """Given a host whose home is full, when a run is launched, then exit 3, stderr names the host,
     the path and the reason, and no process is left there."""
@@ -286,6 +292,7 @@ def test_a_full_home_is_told_with_the_path(testbed: Testbed, tmp_path: Path) -> 
     wait_until(lambda: not testbed["tf1"].leftovers(), "the last interpreter has ended")
 
 
+@pytest.mark.prove
 def test_a_login_that_may_have_but_one_session_is_no_hindrance(
     testbed: Testbed, tmp_path: Path
 ) -> None:

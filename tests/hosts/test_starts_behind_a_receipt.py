@@ -5,8 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 
-import pytest
-
+from tests.support.budgets import variants
 from tests.support.command import Up
 from tests.support.patience import wait_until
 from tests.support.scenario import FaultScenario, confirmed, lost, receipt
@@ -56,7 +55,7 @@ def cut_off_in_the_kill(scenario: FaultScenario, up: Up) -> None:
     host.heal()
 
 
-@pytest.mark.parametrize(
+@variants(
     ("act", "tasks"),
     [
         (stop_before_the_stage, 4),
@@ -64,6 +63,7 @@ def cut_off_in_the_kill(scenario: FaultScenario, up: Up) -> None:
         (cut_off_and_killed, 4),
         (cut_off_in_the_kill, 4),
     ],
+    test=2,
 )
 def test_nothing_lives_behind_a_receipt(
     scenario: FaultScenario, act: Callable[[FaultScenario, Up], None], tasks: int

@@ -21,6 +21,8 @@ from tests.testbed.host import Host
 from tests.testbed.namespaces import Testbed
 from tests.testbed.watch import Watch
 
+pytestmark = pytest.mark.prove
+
 
 class Ssh:
     """The system's own OpenSSH client with the configuration of a test's home."""

@@ -20,6 +20,9 @@ from tests.testbed.frozen import FreezableDisk
 from tests.testbed.namespaces import Testbed, clear_stale
 from tests.testbed.traces import show, traces
 
+pytestmark = pytest.mark.prove
+
+
 _INNER = """
 import time, pytest
 from tests.testbed.traces import show

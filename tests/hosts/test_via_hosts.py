@@ -15,7 +15,7 @@ import pytest
 
 from tests.support import command
 from tests.support.bed import gone
-from tests.support.budgets import soak
+from tests.support.budgets import soak, variants
 from tests.support.patience import wait_until
 from tests.support.requirements import require, require_testbed
 from tests.support.scenario import back, confirmed, last_states, lost, ready, receipt
@@ -35,6 +35,7 @@ def folders(containers: Containers, run_id: str) -> set[str]:
     return {name for name, each in found if [*each.root.glob(f"{state}/{run_id}*")]}
 
 
+@pytest.mark.prove
 def test_a_container_that_is_stopped(containers: Containers) -> None:
     """Given a task in a container, when that is killed, then the task is gone with it, the run says
     which host cannot be asked, exit 4, and the others keep nothing of it."""
@@ -68,7 +69,7 @@ def test_tensorflow_trains_in_containers(containers: Containers) -> None:
 # --- other commands ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("program", ["sudo", soak("setpriv"), "unshare", "sh"])
+@variants("program", ["sudo", soak("setpriv"), "unshare", "sh"], test=1)
 def test_other_commands(program: str, tmp_path: Path) -> None:
     """Given a host behind `sudo`, `setpriv`, `unshare` or `sh`, when that command is killed, then
     the tasks go on, since the agent has our own end of the stream, and Ctrl-C ends the run as
@@ -107,6 +108,7 @@ def test_other_commands(program: str, tmp_path: Path) -> None:
         shutil.rmtree(home)
 
 
+@pytest.mark.prove
 def test_ssh_as_the_command(testbed: Testbed, tmp_path: Path, tfmux_home: Path) -> None:
     """Given a host behind `ssh` with `{command}`, when that `ssh` is killed, then another one
     reaches the agent again, and at the end of the run nothing is left, here or on the host."""
@@ -128,6 +130,7 @@ def test_ssh_as_the_command(testbed: Testbed, tmp_path: Path, tfmux_home: Path) 
     bed.check_logs(up.run_id)
 
 
+@pytest.mark.prove
 def test_a_namespace_that_ends_with_its_command(tmp_path: Path) -> None:
     """Given a host behind `unshare --pid`, when the command is killed and the kernel ends agent and
     tasks with it, then exit 4: the next agent does not confirm what it cannot see."""
@@ -146,6 +149,7 @@ def test_a_namespace_that_ends_with_its_command(tmp_path: Path) -> None:
 # --- commands that do more than pass on -------------------------------------------------------
 
 
+@pytest.mark.prove
 def test_a_command_that_goes_on(tmp_path: Path) -> None:
     """Given a `via` command that goes on when the agent has ended, when the run is killed, then
     what lives in the command's session is ended, too."""
@@ -194,6 +198,7 @@ def test_commands_that_do_not_pass_on(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize(
     "script",
     [

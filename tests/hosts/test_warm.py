@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.fault_tasks import command
 from tests.support.patience import wait_until
 from tests.support.scenario import FaultScenario, confirmed, last_states, ready
@@ -22,6 +24,7 @@ def at_gate(scenario: FaultScenario, host: str, task: str) -> int:
     return found[0]
 
 
+@pytest.mark.prove
 def test_a_host_that_was_cut_off_learns_of_its_stage(scenario: FaultScenario) -> None:
     """Given a warm worker whose host is cut off, when the workers' stage begins meanwhile and the
     cable is back, then the worker becomes ready in the process that has waited."""

@@ -48,6 +48,7 @@ def test_the_last_run_is_launched_again_as_it_was(tmp_path: Path) -> None:
             assert "word of the workdir has changed since" in told
 
 
+@pytest.mark.prove
 def test_what_is_not_launched_again(tmp_path: Path) -> None:
     """Without any run, of a run that is not known, beside a file or hosts, and by no name while the
     last run is active, which is then named: exit code 2, and nothing is started."""
@@ -73,6 +74,7 @@ def test_what_is_not_launched_again(tmp_path: Path) -> None:
     assert command.run("logs", up.run_id).returncode == 2
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("rule", ["keep", "stop"])
 def test_a_run_whose_launcher_has_died(rule: str, tmp_path: Path) -> None:
     """Given one whose tasks go on, then it is not deleted, and what ends it is said; given one of
@@ -93,6 +95,7 @@ def test_a_run_whose_launcher_has_died(rule: str, tmp_path: Path) -> None:
     assert not living() and not (runs_home() / up.run_id).exists()
 
 
+@pytest.mark.prove
 def test_collect_without_a_run(tmp_path: Path) -> None:
     """Given one active run, then a first word that is no run is a path in its workdir, which is
     said; given none, then the sentence of a run that is not known, and without a word the last

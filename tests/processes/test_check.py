@@ -14,12 +14,12 @@ from pathlib import Path
 
 import asyncssh
 import jsonschema
-import pytest
 from rich.console import Console
 
 from launcher.hosts.host_keys import accepted_keys
 from launcher.ids import TaskId
 from launcher.preflight import Reach, Reachability, Report, report_schema
+from tests.support.budgets import variants
 from tests.support.command import Up, run, write
 from tests.support.patience import PATIENCE, wait_until
 from tests.testbed import proc
@@ -202,7 +202,7 @@ def test_an_interpreter_that_is_too_old_is_told_by_its_version(
     assert done.returncode == 3 and "Python 3.6 is too old" in done.stdout
 
 
-@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
+@variants("end", [signal.SIGINT, signal.SIGKILL], test=1)
 def test_nothing_stays_when_a_check_is_ended(
     tmp_path: Path, ssh_server: SshServer, end: signal.Signals
 ) -> None:

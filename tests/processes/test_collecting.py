@@ -24,7 +24,7 @@ from launcher.files.unpacking import Unpacker
 from launcher.on_host.pipe import LENGTH
 from launcher.on_host.transfer import ENOUGH, MORE, PIECE, collect, collect_results
 from launcher.store.runs import RunFolder
-from tests.support.budgets import soak
+from tests.support.budgets import soak, variants
 from tests.support.command import Up, python_task, write
 from tests.support.patience import wait_until
 from tests.support.scenario import ready
@@ -92,7 +92,7 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-@pytest.mark.parametrize("status", [0, 3])
+@variants("status", [0, 3], test=1)
 def test_results_come_back(ssh_server: SshServer, tmp_path: Path, status: int) -> None:
     """After success and after failure: every file as it was, symbolic links left out and named,
     what was not there named, and progress up to the last byte."""
@@ -118,6 +118,7 @@ def test_results_come_back(ssh_server: SshServer, tmp_path: Path, status: int) -
     assert last["collected_bytes"] == last["collected_total"] > 100_000
 
 
+@pytest.mark.prove
 def test_results_come_back_after_kill_all(ssh_server: SshServer, tmp_path: Path) -> None:
     """F9 pressed once ends the run and brings what is there."""
     (tmp_path / "work").mkdir()
@@ -161,6 +162,7 @@ def test_results_that_a_forced_kill_gives_up_are_named_and_stay(
     assert left.read_text() == "half"
 
 
+@pytest.mark.prove
 def test_collecting_goes_on_after_a_cut(ssh_server: SshServer, tmp_path: Path) -> None:
     """The connection breaks while results flow; they are whole in the end."""
     ssh_server.relay.strike = 8 << 20, ssh_server.relay.cut_off
@@ -202,6 +204,7 @@ os.chdir(base)
 """
 
 
+@pytest.mark.prove
 def test_folders_nested_deeper_than_an_interpreter_recurses(
     ssh_server: SshServer, tmp_path: Path
 ) -> None:
@@ -211,11 +214,13 @@ def test_folders_nested_deeper_than_an_interpreter_recurses(
     line = next(row for row in text.splitlines() if row.startswith("command"))
     text = text.replace(line, f"command = {json.dumps(list(python_task(DEEP)))}")
     text = text.replace('"{logdir}", "table.csv"', '"d"')
-    with Up("up", str(write(tmp_path, text)), "--json") as up:
-        assert up.wait() == 0, up.transcript()
-    bottom = RunFolder.find(up.run_id).path / "collected/far" / ("d/" * 1200) / "bottom"
-    assert bottom.read_text() == "deep down"
-    remove_tree(str(tmp_path / "home"))  # pytest's own way recurses, too
+    try:
+        with Up("up", str(write(tmp_path, text)), "--json") as up:
+            assert up.wait() == 0, up.transcript()
+        bottom = RunFolder.find(up.run_id).path / "collected/far" / ("d/" * 1200) / "bottom"
+        assert bottom.read_text() == "deep down"
+    finally:
+        remove_tree(str(tmp_path / "home"))  # pytest's own way recurses, too
     wait_until(lambda: not kept(ssh_server), "its folder on the host is removed")
 
 

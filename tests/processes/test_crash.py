@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import command
-from tests.support.budgets import soak
+from tests.support.budgets import soak, variants
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import write
 from tests.support.patience import PATIENCE, wait_until
@@ -90,7 +90,7 @@ def said_so(home: Path) -> int:
     return sum(file.read_text().count("RuntimeError: broken") for file in files)
 
 
-@pytest.mark.parametrize(
+@variants(
     ("where", "command_word"),
     [
         ("drawing", "open"),
@@ -99,6 +99,7 @@ def said_so(home: Path) -> int:
         soak("worker", "up"),
         soak("key", "up"),
     ],
+    test=1,
 )
 def test_the_run_goes_on_when_the_screen_fails(
     terminal: Callable[[int, int], Terminal],
@@ -197,7 +198,7 @@ def test_the_kill_key_does_not_wait_for_a_screen_that_hangs(
     window.wait_until(lambda _: not living(), "F9's effect", timeout=PATIENCE)
 
 
-@pytest.mark.parametrize("command_word", ["up", "open"])
+@variants("command_word", ["up", "open"], test=1)
 def test_what_is_typed_between_two_screens_is_read(
     terminal: Callable[[int, int], Terminal], tmp_path: Path, command_word: str
 ) -> None:

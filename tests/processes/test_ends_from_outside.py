@@ -6,11 +6,10 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from launcher.agent import wire
 from tests.support import command
 from tests.support.agent_client import Client, unattended_run, watchdog_and_agent
+from tests.support.budgets import variants
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, python_task
 from tests.support.patience import wait_until
@@ -47,7 +46,7 @@ def last(up: Up, task: str) -> dict[str, Any]:
     return next(e for e in reversed(up.of("task")) if e["task"] == task)
 
 
-@pytest.mark.parametrize("whom", ["agent", "watchdog"])
+@variants("whom", ["agent", "watchdog"], test=1)
 def test_an_agent_that_is_told_to_stop(whom: str, tmp_path: Path) -> None:
     """Given tasks that save and leave with 0, when their agent or its watchdog gets TERM, then both
     have saved, the run has failed with 1, and it says who ended the tasks."""

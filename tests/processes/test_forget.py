@@ -34,6 +34,7 @@ def doubtful(tmp_path: Path) -> Iterator[str]:
     wait_until(lambda: family(up.run_id) == [], "no agent is left")
 
 
+@pytest.mark.prove
 def test_a_run_is_listed_until_somebody_forgets_it(doubtful: str) -> None:
     """Given a run of which nobody can know whether something lives, when it is killed, then the
     receipt says until when, and what to do; it stays in the list, also without an agent, and

@@ -15,6 +15,9 @@ from tests.support.paths import REPOSITORY
 from tests.testbed import guard, proc
 from tests.testbed.proc import Process
 
+pytestmark = pytest.mark.prove
+
+
 _LEAKY = """
 import subprocess
 

@@ -12,6 +12,7 @@ import pytest
 
 from launcher.paths import runs_home
 from launcher.run.stack_groups import schema
+from tests.support.budgets import variants
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, run, write
 from tests.support.patience import wait_until
@@ -227,7 +228,7 @@ while True:  # goes on without the others
 """
 
 
-@pytest.mark.parametrize("how", ["thread", "atexit"])
+@variants("how", ["thread", "atexit"], test=1)
 def test_one_that_has_raised_and_hangs_in_its_exit(tmp_path: Path, how: str) -> None:
     """Given a task that has printed its traceback and does not come to its end, a second one that
     prints a traceback and goes on, and a third one that works, then the first one is named at

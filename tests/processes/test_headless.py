@@ -18,7 +18,7 @@ import pytest
 from launcher.api import Cluster, Run
 from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
-from tests.support.budgets import soak
+from tests.support.budgets import soak, variants
 from tests.support.cluster_texts import one_task
 from tests.support.command import Up, run, write
 from tests.support.patience import wait_until
@@ -235,7 +235,7 @@ def nobody_listens(server: SshServer, text: str) -> str:
         return text.replace(f":{server.port}", f":{free.getsockname()[1]}")
 
 
-@pytest.mark.parametrize(
+@variants(
     ("fault", "said"),
     [
         (unknown_key, ["SHA256:", "--accept-new"]),
@@ -244,6 +244,7 @@ def nobody_listens(server: SshServer, text: str) -> str:
         (no_interpreter, ["/no/such/python3", "interpreter"]),
         (nobody_listens, ["refused"]),
     ],
+    test=2,
 )
 def test_a_host_that_cannot_be_used_ends_with_3_and_the_reason(
     fault: Callable[[SshServer, str], str], said: list[str], ssh_server: SshServer, tmp_path: Path
@@ -336,7 +337,7 @@ def test_remarks_are_left_out_where_that_is_wanted(tmp_path: Path) -> None:
     assert (folder / "worker-0.log").read_text().count("cudart_stub") == 3
 
 
-@pytest.mark.parametrize("words", [["--headless"], ["--json", "--quiet-remarks"], soak(["--json"])])
+@variants("words", [["--headless"], ["--json", "--quiet-remarks"], soak(["--json"])], test=1)
 def test_remarks_are_there_otherwise(tmp_path: Path, words: list[str]) -> None:
     """In JSON always."""
     done = run("up", str(write(tmp_path, one_task(REMARKS))), *words)

@@ -11,9 +11,7 @@ import sys
 import threading
 from pathlib import Path
 
-import pytest
-
-from tests.support.budgets import soak
+from tests.support.budgets import soak, variants
 from tests.support.cluster_texts import one_task
 from tests.support.command import Up, write
 from tests.support.paths import REPOSITORY
@@ -74,8 +72,10 @@ sys.exit(main(sys.argv[2:]))
 """
 
 
-@pytest.mark.parametrize(
-    ("name", "code", "outcome"), [("SIGINT", 130, "killed"), ("SIGTERM", 143, "terminated")]
+@variants(
+    ("name", "code", "outcome"),
+    [("SIGINT", 130, "killed"), ("SIGTERM", 143, "terminated")],
+    test=1,
 )
 def test_an_interrupted_launch_says_how_it_ended(
     tmp_path: Path, name: str, code: int, outcome: str
@@ -113,7 +113,7 @@ def test_an_interrupt_behind_the_end_changes_nothing(tmp_path: Path) -> None:
     assert done.stderr.endswith("\nlate\n")
 
 
-@pytest.mark.parametrize("whom", ["command", "launcher"])
+@variants("whom", ["command", "launcher"], test=1)
 def test_signals_that_are_for_tasks_end_nothing_of_ours(tmp_path: Path, whom: str) -> None:
     """Given a run here, when USR1 and USR2 come to `tfmux up` or to its launcher process, as those
     of a batch script do, then both go on: the run ends with its task."""
@@ -131,7 +131,7 @@ def test_signals_that_are_for_tasks_end_nothing_of_ours(tmp_path: Path, whom: st
         assert up.wait() == 0, up.transcript()
 
 
-@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-", soak("<&-"), soak("2>&-")])
+@variants("closed", [">&-", "<&- >&- 2>&-", soak("<&-"), soak("2>&-")], test=1)
 def test_a_run_needs_no_standard_streams(tmp_path: Path, closed: str) -> None:
     """Closed ones are as good as the null device: no traceback, and the exit code of the run. What
     is opened next does not get their numbers."""

@@ -11,6 +11,7 @@ import pytest
 
 from launcher.cluster.read import load
 from tests.support import command
+from tests.support.budgets import variants
 
 TF_CONFIG = '{"cluster": {"ps": ["tf1:2222"], "worker": ["10.0.0.2:2222", "tf3:2222"]}}'
 TFJOB = """\
@@ -113,7 +114,7 @@ def test_a_pipe_that_is_written_later() -> None:
     assert set(tomllib.loads(done.stdout)["hosts"]) == {"tf1", "tf2"}
 
 
-@pytest.mark.parametrize(
+@variants(
     ("name", "text", "tasks", "command_line", "said"),
     [
         (
@@ -130,6 +131,7 @@ def test_a_pipe_that_is_written_later() -> None:
             "Procfile", PROCFILE, {"ps": 1, "worker": 1}, None, ("a Procfile", "ports as given"),
         ),
     ],
+    test=1,
 )  # fmt: skip
 def test_a_definition_of_another_program(
     tmp_path: Path,
@@ -154,7 +156,7 @@ def test_a_definition_of_another_program(
     assert run(tmp_path, "plan", "made.toml").returncode == 0
 
 
-@pytest.mark.parametrize(
+@variants(
     ("name", "text", "said"),
     [
         ("notes.txt", "please run it on tf1 and tf2\n", "'please' is not a host"),
@@ -172,6 +174,7 @@ def test_a_definition_of_another_program(
         ("x", "\0\1\2", "this is not text"),
         ("", "", "Is a directory"),
     ],
+    test=3,
 )
 def test_a_text_that_is_no_cluster(tmp_path: Path, name: str, text: str, said: str) -> None:
     """Given a text that is no cluster, when it is imported, then exit 2, nothing on stdout, and a
@@ -183,6 +186,7 @@ def test_a_text_that_is_no_cluster(tmp_path: Path, name: str, text: str, said: s
     assert said in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.prove
 def test_other_commands_name_the_way(tmp_path: Path) -> None:
     """Given a host file or a TFJob, when it is launched, checked or planned, then exit 2 says what
     it is and which command makes a cluster file of it; that command does."""

@@ -17,6 +17,9 @@ from tests.support.patience import PATIENCE, wait_until
 from tests.testbed import proc, sweeper
 from tests.testbed.proc import Process
 
+pytestmark = pytest.mark.prove
+
+
 _RUNS = '''
 import os, signal, subprocess, sys
 from pathlib import Path

@@ -11,6 +11,7 @@ import pytest
 
 from launcher.store.runs import RunFolder
 from tests.support import command
+from tests.support.budgets import variants
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, python_task, write
 from tests.support.patience import wait_until
@@ -111,7 +112,7 @@ ENDS: dict[str, tuple[str, Callable[[SshServer, Up], None]]] = {
 }
 
 
-@pytest.mark.parametrize("end", ENDS)
+@variants("end", ENDS, test=2)
 def test_whichever_way_a_run_ends_its_results_stay_and_rm_knows(
     ssh_server: SshServer, tmp_path: Path, end: str
 ) -> None:

@@ -12,6 +12,7 @@ from launcher.run.states import RunPhase
 from launcher.session.client import RunClient
 from launcher.store.runs import RunFolder
 from tests.support import command
+from tests.support.budgets import variants
 from tests.support.cluster_texts import one_task
 from tests.support.command import Up, write
 from tests.support.patience import PATIENCE, wait_until
@@ -21,7 +22,7 @@ from tests.testbed.launcher_thread import LauncherThread
 SLOWLY = "import time\nfor step in range(100000): print('step', step, flush=True); time.sleep(0.05)"
 
 
-@pytest.mark.parametrize("words", [["--all"], ["RUN"], []], ids=["all", "name", "no name"])
+@variants("words", [["--all"], ["RUN"], []], ids=["all", "name", "no name"], test=1)
 def test_a_run_whose_folder_was_removed_is_listed_and_ended(
     tmp_path: Path, words: list[str]
 ) -> None:
@@ -45,8 +46,11 @@ def test_a_run_whose_folder_was_removed_is_listed_and_ended(
     assert "no active runs" in command.run("ps").stderr
 
 
-@pytest.mark.parametrize(
-    "damage", ["", "name = 'ticking", "\0" * 100, "name = 'ticking'\n"], ids=range(4)
+@variants(
+    "damage",
+    ["", "name = 'ticking", "\0" * 100, "name = 'ticking'\n"],
+    ids=range(4),
+    test=1,
 )
 def test_a_damaged_cluster_file_is_replaced_by_a_given_one(tmp_path: Path, damage: str) -> None:
     """`kill RUN` says what is wrong with it, and with `--file` ends the tasks of a launcher that
@@ -67,7 +71,7 @@ def test_a_damaged_cluster_file_is_replaced_by_a_given_one(tmp_path: Path, damag
     assert not living()
 
 
-@pytest.mark.parametrize("jump", [-86_400.0, 86_400.0])
+@variants("jump", [-86_400.0, 86_400.0], test=1)
 def test_elapsed_time_does_not_follow_a_clock_that_was_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: float
 ) -> None:
@@ -94,6 +98,7 @@ def test_elapsed_time_does_not_follow_a_clock_that_was_set(
     assert not living()
 
 
+@pytest.mark.prove
 def test_after_a_kill_a_flood_is_not_printed_to_its_end(tmp_path: Path) -> None:
     """Whoever presses Ctrl-C gets the receipt and the prompt, and where the rest is."""
     flood = "while True: print('x' * 100)"

@@ -27,6 +27,9 @@ from tests.testbed.inprocess import SshServer
 from tests.testbed.serving import serving
 from tui import demos
 
+pytestmark = pytest.mark.prove
+
+
 MACOS = REPOSITORY / "tests" / "testbed" / "macos"
 MODULES = """
 import importlib, pkgutil, sys, launcher, tui

@@ -12,6 +12,7 @@ import pytest
 
 from launcher.paths import runs_home
 from tests.support import command
+from tests.support.budgets import variants
 from tests.support.cluster_texts import one_task
 from tests.support.command import Up, write
 from tests.support.patience import wait_until
@@ -105,7 +106,7 @@ def data_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", os.environ["XDG_DATA_HOME"])
 
 
-@pytest.mark.parametrize("move", MOVES, ids=lambda move: move.__name__)
+@variants("move", MOVES, ids=lambda move: move.__name__, test=2)
 def test_a_kill_by_any_name_of_the_folder_reaches_the_launcher(tmp_path: Path, move: Move) -> None:
     """Given a living launcher, then the run is listed once, commands that look at it find it, and
     the kill ends it and says which run that was."""
@@ -138,7 +139,7 @@ def test_a_kill_by_any_name_of_the_folder_reaches_the_launcher(tmp_path: Path, m
     assert "no active runs" in command.run("ps").stderr
 
 
-@pytest.mark.parametrize("move", WITHOUT_LAUNCHER, ids=lambda move: move.__name__)
+@variants("move", WITHOUT_LAUNCHER, ids=lambda move: move.__name__, test=1)
 def test_a_kill_by_any_name_of_the_folder_asks_the_hosts(tmp_path: Path, move: Move) -> None:
     """Given a launcher that was killed, and tasks that live."""
     with Up("up", str(write(tmp_path, one_task(SLOWLY, settings=KEPT))), "--json") as up:

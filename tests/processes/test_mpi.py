@@ -61,6 +61,7 @@ def text(folder: Path, command: list[str], hosts: str = "", workdir: str = "") -
     )
 
 
+@pytest.mark.prove
 def test_check_looks_on_the_host(ssh_server: SshServer, tmp_path: Path, folder: Path) -> None:
     """A program there, with a library of a library; mpi4py of the interpreter there, of which only
     the program knows whether it is used; others have neither."""

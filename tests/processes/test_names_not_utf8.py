@@ -13,6 +13,7 @@ from pydantic_core import from_json
 from launcher.cluster.read import load
 from launcher.session.stored import StoredRun
 from launcher.store.runs import RunFolder
+from tests.support.budgets import variants
 from tests.support.paths import REPOSITORY
 
 CLUSTER = """
@@ -47,7 +48,7 @@ def tfmux(folder: Path, env: dict[str, str], *words: str) -> subprocess.Complete
     return subprocess.run(argv, cwd=folder, env=env, capture_output=True)
 
 
-@pytest.mark.parametrize("env", [UTF8, ASCII], ids=["utf-8", "ascii"])
+@variants("env", [UTF8, ASCII], ids=["utf-8", "ascii"], test=1)
 def test_a_launch_from_a_directory_with_any_name(odd: Path, env: dict[str, str]) -> None:
     """Tasks and hooks work there; the run's own copy of the file is as it was, and knows where it
     came from."""
@@ -99,7 +100,7 @@ def test_a_run_s_folder_keeps_line_ends(tmp_path: Path) -> None:
     assert folder.cluster_file.read_bytes() == text.encode()
 
 
-@pytest.mark.parametrize(
+@variants(
     "words",
     [
         ("--workdir", "d\udce9", "--", "true"),
@@ -109,6 +110,7 @@ def test_a_run_s_folder_keeps_line_ends(tmp_path: Path) -> None:
         ("-H", "h\udce9", "--", "true"),
         ("--framework", "f\udce9", "--", "true"),
     ],
+    test=1,
 )
 def test_words_of_a_run_that_no_file_can_hold(odd: Path, words: tuple[str, ...]) -> None:
     """Exit 2 with a sentence, and no record of a run that never was."""

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from launcher.agent import wire
 from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
@@ -22,6 +24,9 @@ from tests.support.command import Up, write
 from tests.support.paths import REPOSITORY
 from tests.support.patience import wait_until
 from tests.support.scenario import FaultScenario
+
+pytestmark = pytest.mark.prove
+
 
 CLUSTER = cluster_text(
     {"worker": 2},

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.budgets import variants
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, python_task, run, write
 
@@ -46,7 +47,7 @@ def group() -> Iterator[Path]:
     pytest.skip("this machine lets nobody make a control group of memory")
 
 
-@pytest.mark.parametrize("shell", [False, True], ids=["itself", "below a shell"])
+@variants("shell", [False, True], ids=["itself", "below a shell"], test=1)
 def test_the_kernel_has_ended_a_task_of_its_own_group(
     tmp_path: Path, group: Path, shell: bool
 ) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from launcher.store.runs import RunFolder
+from tests.support.budgets import variants
 from tests.support.cluster_texts import one_task
 from tests.support.command import Up, write
 from tests.support.paths import REPOSITORY
@@ -33,11 +34,12 @@ def only_run() -> RunFolder:
     return folder
 
 
-@pytest.mark.parametrize("words", [["--headless"], ["--json"]], ids=["headless", "json"])
-@pytest.mark.parametrize(
+@variants("words", [["--headless"], ["--json"]], ids=["headless", "json"], test=1)
+@variants(
     ("flags", "path", "reason"),
     [(os.O_WRONLY, "/dev/full", "No space left on device"), (os.O_RDONLY, os.devnull, "Bad file")],
     ids=["full", "read-only"],
+    test=1,
 )
 def test_a_log_that_cannot_be_written_is_no_matter_of_the_run(
     tmp_path: Path, words: list[str], flags: int, path: str, reason: str
@@ -101,6 +103,7 @@ def test_a_pipe_that_does_not_block_gets_every_line(tmp_path: Path) -> None:
     assert len(lines) == LINES
 
 
+@pytest.mark.prove
 def test_messages_that_cannot_be_written_change_no_exit_code(tmp_path: Path) -> None:
     """Neither that of a run nor that of wrong usage."""
     file = str(write(tmp_path, one_task(MANY)))
@@ -133,10 +136,11 @@ def test_receipts_that_cannot_be_printed_end_runs_as_others_do(tmp_path: Path) -
         assert first.wait() == second.wait() == 130
 
 
-@pytest.mark.parametrize(
+@variants(
     "words",
     [["--version"], ["--help"], ["plan"], ["plan", "--json"], ["schema"], ["ps"], ["logs"]],
     ids=" ".join,
+    test=3,
 )
 def test_commands_that_only_print_say_so(tmp_path: Path, words: Sequence[str]) -> None:
     """On a full disk one sentence and exit code 1; to a reader that has gone, nothing."""

@@ -90,6 +90,7 @@ def sources(*folders: str) -> set[str]:
     }
 
 
+@pytest.mark.prove
 def test_the_wheel_holds_the_three_packages_and_nothing_else(wheel: Path) -> None:
     """No tests, no pictures; marked as typed. The trainer is in a folder of its own."""
     with zipfile.ZipFile(wheel) as archive:
@@ -105,6 +106,7 @@ def contents(wheel: Path) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
+@pytest.mark.prove
 def test_the_sdist_holds_what_a_build_and_the_tests_need(
     built: Path, wheel: Path, tmp_path: Path
 ) -> None:
@@ -190,6 +192,7 @@ def tfmux(base: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess
     return done
 
 
+@pytest.mark.prove
 def test_a_base_installation_has_neither_trainer_nor_browser(base: Path) -> None:
     """What the extras bring is really not there."""
     names = "tensorflow", "tensorboard", "numpy", "aiohttp", "textual_serve", "pytest"
@@ -198,6 +201,7 @@ def test_a_base_installation_has_neither_trainer_nor_browser(base: Path) -> None
     assert done.stdout == "[]\n", done.stderr
 
 
+@pytest.mark.prove
 def test_a_base_installation_imports_all_but_the_server_of_pages(base: Path) -> None:
     """What needs an extra is in the modules of it alone."""
     script = """
@@ -215,6 +219,7 @@ for package in (launcher, tui):
     )
 
 
+@pytest.mark.prove
 def test_a_base_installation_answers(base: Path, tmp_path: Path) -> None:
     """Version, help, plan, doctor and completion; the bundled trainer's sources are there."""
     assert tfmux(base, "--version").stdout == f"tfmux {PROJECT['version']}\n"
@@ -234,6 +239,7 @@ def test_a_base_installation_answers(base: Path, tmp_path: Path) -> None:
     assert "complete" in tfmux(base, "completion", "bash").stdout
 
 
+@pytest.mark.prove
 def test_a_base_installation_says_in_one_line_what_to_install(base: Path) -> None:
     """The demos and the UI in a browser say what to install; nothing is started."""
     for command, module, extra in (("demo", "tensorflow", "trainer"), ("serve", "aiohttp", "web")):
@@ -245,6 +251,7 @@ def test_a_base_installation_says_in_one_line_what_to_install(base: Path) -> Non
         )
 
 
+@pytest.mark.prove
 def test_a_base_installation_launches(base: Path, tmp_path: Path) -> None:
     """Two tasks that are no Python at all; launcher and agent need no extra."""
     done = tfmux(base, "up", str(write(tmp_path, TASKS)), "--headless")

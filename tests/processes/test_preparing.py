@@ -6,6 +6,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from launcher.cluster.read import loads
 from launcher.errors import ClusterFileError
 from tests.support.cluster_texts import cluster_text
@@ -89,6 +91,7 @@ def test_a_failure_ends_the_run_with_its_last_lines(ssh_server: SshServer, tmp_p
         assert not any(e["task"] == "worker:0" and e["attempt"] for e in up.of("task"))
 
 
+@pytest.mark.prove
 def test_what_writes_into_the_workdir_runs_at_each_launch(
     ssh_server: SshServer, tmp_path: Path
 ) -> None:
@@ -116,6 +119,7 @@ def test_on_this_machine_the_workdir_stays(tmp_path: Path) -> None:
     assert (tmp_path / "work/built").read_text() == "built\n"
 
 
+@pytest.mark.prove
 def test_two_hosts_of_one_home_prepare_one_after_the_other(
     ssh_server: SshServer, tmp_path: Path
 ) -> None:

@@ -8,10 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from launcher.store.runs import RunFolder
 from tests.support import command
+from tests.support.budgets import variants
 from tests.support.cluster_texts import one_task
 from tests.support.command import Up, write
 from tests.support.paths import REPOSITORY
@@ -53,7 +52,7 @@ def test_logs_of_a_task_that_is_not_there(tmp_path: Path) -> None:
         assert done.stderr == f"tfmux: the run has no task {name!r}; it has worker:0\n"
 
 
-@pytest.mark.parametrize("words", [(), ("worker:0",)], ids=["all", "one"])
+@variants("words", [(), ("worker:0",)], ids=["all", "one"], test=1)
 def test_following_logs_ends_with_the_run(tmp_path: Path, words: tuple[str, ...]) -> None:
     """Given a run that ended before, or one that ends meanwhile: all lines, and exit code 0."""
     script = "import pathlib, time\nprint('first', flush=True)\n" + (

@@ -15,14 +15,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from launcher.cluster.read import load
 from launcher.hosts.auth_prompt import AuthPrompt
 from launcher.run.states import Outcome, RunPhase
 from launcher.session.client import RunClient
 from launcher.store.runs import RunFolder, socket_path
 from tests.support import command
+from tests.support.budgets import variants
 from tests.support.cluster_texts import one_task
 from tests.support.command import Up, write
 from tests.support.paths import REPOSITORY
@@ -133,7 +132,7 @@ def test_a_reader_that_ends_with_the_same_ctrl_c(tmp_path: Path) -> None:
     assert (tmp_path / "saved").exists()
 
 
-@pytest.mark.parametrize("rule", ["kill", "detach"])
+@variants("rule", ["kill", "detach"], test=1)
 def test_a_terminal_that_is_closed_under_a_run_without_a_screen(tmp_path: Path, rule: str) -> None:
     """SIGHUP, and an error for each line from then on: one kill with its grace, or none at all."""
     file = cluster(tmp_path, settings=f'on_hangup = "{rule}"')
@@ -159,7 +158,7 @@ def test_a_terminal_that_is_closed_under_a_run_without_a_screen(tmp_path: Path, 
     assert command.run("kill", run.run_id).returncode == 0
 
 
-@pytest.mark.parametrize("how", [RunClients.terminate, RunClients.hang_up])
+@variants("how", [RunClients.terminate, RunClients.hang_up], test=1)
 def test_a_home_screen_that_is_told_to_end(tmp_path: Path, how: object) -> None:
     """The signal ends the runs, and so does the end of the app."""
     assert callable(how)
@@ -197,7 +196,7 @@ def test_two_people_press_the_key(tmp_path: Path) -> None:
     assert not guard.tasks_here()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "term"])
+@variants("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "term"], test=1)
 def test_one_signal_after_the_end_gives_up_what_is_still_under_way(
     tmp_path: Path, number: signal.Signals
 ) -> None:

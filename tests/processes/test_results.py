@@ -10,10 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from launcher.store.runs import RunFolder
 from tests.support import command
+from tests.support.budgets import variants
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, python_task, write
 from tests.support.patience import wait_until
@@ -330,7 +329,7 @@ PLANTED = {
 }
 
 
-@pytest.mark.parametrize("what", PLANTED)
+@variants("what", PLANTED, test=1)
 def test_what_a_task_plants_leads_nowhere(ssh_server: SshServer, tmp_path: Path, what: str) -> None:
     """A damaged index, links in the place of the workdir, in it and where results will be, a closed
     folder: the run ends as it should, nothing is lost, and nothing elsewhere is brought, removed

@@ -15,6 +15,7 @@ import pytest
 
 from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
+from tests.support.budgets import variants
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, python_task, run, write
 from tests.support.nvidia_smi import FakeNvidiaSmi, app, gpu
@@ -124,6 +125,7 @@ def test_a_full_gpu_names_who_holds_it(
     assert held in up.said
 
 
+@pytest.mark.prove
 def test_a_full_gpu_names_the_task_that_shares_it(smi: FakeNvidiaSmi, tmp_path: Path) -> None:
     """Given two tasks on one GPU, when one finds no memory there, in JAX's words, then the cause
     names the other one and what it holds."""
@@ -142,7 +144,7 @@ def test_a_full_gpu_names_the_task_that_shares_it(smi: FakeNvidiaSmi, tmp_path: 
     assert "GPU 0 is held by worker:1, 126 GB" in verdict["text"], verdict
 
 
-@pytest.mark.parametrize("told", ["lost", "xid"])
+@variants("told", ["lost", "xid"], test=1)
 def test_a_gpu_that_fails_makes_its_host_guilty(
     smi: FakeNvidiaSmi, tmp_path: Path, told: str
 ) -> None:
@@ -206,6 +208,7 @@ def test_check_knows_which_gpus_the_host_shows(
     assert "GPU 1 is held" not in done.stdout
 
 
+@pytest.mark.prove
 def test_a_launch_says_who_holds_a_gpu_that_it_gives_away(
     smi: FakeNvidiaSmi, tmp_path: Path, stranger: subprocess.Popen[bytes]
 ) -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from launcher.ids import TaskId
 from launcher.session.client import RunClient
 from launcher.store.runs import RunFolder
 from tests.support import command
-from tests.support.budgets import soak
+from tests.support.budgets import soak, variants
 from tests.support.cluster_texts import one_task
 from tests.support.command import Up, write
 from tests.support.patience import PATIENCE, wait_until
@@ -91,7 +89,7 @@ ENDS = {
 DEAR = ("TERM", "tfmux kill", "restart", "another fails", "finish_timeout")
 
 
-@pytest.mark.parametrize("how", [soak(each) if each in DEAR else each for each in ENDS])
+@variants("how", [soak(each) if each in DEAR else each for each in ENDS], test=1)
 def test_what_a_handler_starts_ends_by_itself(tmp_path: Path, how: str) -> None:
     """Given a task whose handler starts a program that saves, when the task is ended, however, then
     the program ends by itself and has saved."""

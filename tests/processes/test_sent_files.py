@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
+from tests.support.budgets import variants
 from tests.support.command import Up, python_task, write
 from tests.testbed.inprocess import SshServer
 
@@ -51,13 +50,14 @@ def test_a_task_without_files_gets_none(ssh_server: SshServer, tmp_path: Path) -
     assert not there.exists(), "a clean end takes all of it"
 
 
-@pytest.mark.parametrize(
+@variants(
     "more",
     [
         'workdir = ""\nsetup = ": -m trainer"',
         'workdir = ""\nenv = { WHERE = "{trainer}" }',
         'workdir = ""\nprepare = ["test -f $PYTHONPATH/trainer/__main__.py"]',
     ],
+    test=1,
 )
 def test_the_trainer_goes_where_it_is_named(
     ssh_server: SshServer, tmp_path: Path, more: str

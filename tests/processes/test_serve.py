@@ -221,6 +221,7 @@ async def test_a_reload_during_the_launch_comes_back_to_it(serve: Serve, chromiu
     assert len(RunFolder.all()) == 1
 
 
+@pytest.mark.prove
 async def test_a_connection_that_stands_still_is_shown(
     serve: Serve, wire: Relay, chromium: Browser
 ) -> None:
@@ -250,6 +251,7 @@ async def test_a_connection_that_stands_still_is_shown(
     assert not tab.errors
 
 
+@pytest.mark.prove
 async def test_a_server_that_is_stopped_goes_on_or_has_ended(
     serve: Serve, chromium: Browser, tmp_path: Path
 ) -> None:
@@ -288,6 +290,7 @@ async def test_a_server_that_is_stopped_goes_on_or_has_ended(
         await until(lambda: len(another.pages()) == 1, "one page is left on the server")
 
 
+@pytest.mark.prove
 async def test_a_server_that_has_ended_has_ended_whoever_answers(
     serve: Serve, chromium: Browser
 ) -> None:
@@ -308,6 +311,7 @@ async def test_a_server_that_has_ended_has_ended_whoever_answers(
     assert "tfmux serve has ended." in await tab.banner()
 
 
+@pytest.mark.prove
 async def test_a_page_opens_again_at_the_moment_that_it_is_looked_at(
     serve: Serve, wire: Relay, chromium: Browser
 ) -> None:
@@ -331,6 +335,7 @@ async def test_a_page_opens_again_at_the_moment_that_it_is_looked_at(
         assert len(serve.pages()) == 1
 
 
+@pytest.mark.prove
 async def test_a_page_whose_process_died_says_so(serve: Serve, chromium: Browser) -> None:
     """The page does not stand still, and opens again with a click."""
     tab = await chromium.tab()
@@ -349,6 +354,7 @@ def through(wire: Relay, serve: Serve) -> str:
     return serve.url.replace(f":{serve.port}/", f":{wire.port}/")
 
 
+@pytest.mark.prove
 async def test_a_phone_shows_the_whole_screen(serve: Serve, chromium: Browser) -> None:
     """The page is as wide as the phone, not a desktop's page made small, and its last line, with
     the keys, is on it. A touch presses them, the kill key too: a phone has no other."""

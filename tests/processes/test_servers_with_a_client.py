@@ -33,6 +33,7 @@ def _programs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(folder / "lib"))
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize(
     ("example", "client", "servers"),
     [

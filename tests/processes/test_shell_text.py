@@ -98,6 +98,7 @@ def _printed(up: Up) -> dict[str, str]:
 RUN = {"framework": "none", "workdir": "", "success": "all"}
 
 
+@pytest.mark.prove
 def test_repaired_commands_do_what_the_lines_do_in_a_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,6 +139,7 @@ def test_the_failure_of_a_program_in_a_pipe_is_a_failure(tmp_path: Path) -> None
     assert done.returncode == 1 and "exit 3" in done.stderr
 
 
+@pytest.mark.prove
 def test_repaired_variables_have_their_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

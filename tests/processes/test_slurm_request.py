@@ -14,6 +14,7 @@ from launcher.cluster.read import loads
 from launcher.plan.planner import make_plan
 from launcher.preflight import report_schema
 from launcher.slurm.script import request_of
+from tests.support.budgets import variants
 from tests.support.command import run, write
 from tui.commands.plan import output_schema
 from tui.format import request_text
@@ -100,7 +101,7 @@ def test_the_program_of_the_agents_is_cut() -> None:
     assert re.fullmatch(r"agent='\S{33}… \([\d,]+ characters; whole with --json\)", changed[0][1])
 
 
-@pytest.mark.parametrize(
+@variants(
     ("old", "new", "said"),
     [
         ("[jobs", '[hosts.tf1]\nssh = "tf1"\n[jobs', "the hosts come from Slurm, as node0"),
@@ -111,6 +112,7 @@ def test_the_program_of_the_agents_is_cut() -> None:
         ('partition = "gpu"', 'job = "1"', "nothing is asked of Slurm with job"),
         ('partition = "gpu"', 'job = "x; true"', "write the id of a job"),
     ],
+    test=1,
 )
 def test_files_that_contradict_themselves_start_nothing(
     tmp_path: Path, old: str, new: str, said: str

@@ -24,6 +24,7 @@ from launcher.session.launcher_process import LauncherProcess
 from launcher.session.standby import Standby
 from launcher.store.runs import RunFolder
 from tests.support import command
+from tests.support.budgets import variants
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import write
 from tests.support.patience import PATIENCE, wait_until
@@ -116,7 +117,7 @@ def test_the_key_tells_the_process_that_waits(
     wait_until(lambda: not guard.programs_here(), "nothing is left")
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+@variants("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP], test=1)
 def test_the_process_ends_with_its_screen(
     terminal: Callable[[int, int], Terminal], tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -131,6 +132,7 @@ def test_the_process_ends_with_its_screen(
     assert RunFolder.all() == []
 
 
+@pytest.mark.prove
 def test_a_process_that_imports_ends_with_its_screen(
     terminal: Callable[[int, int], Terminal], tmp_path: Path
 ) -> None:
@@ -146,7 +148,7 @@ def test_a_process_that_imports_ends_with_its_screen(
     wait_until(lambda: not guard.programs_here(), "both are gone")
 
 
-@pytest.mark.parametrize("seconds", MOMENTS)
+@variants("seconds", MOMENTS, test=1)
 def test_a_screen_that_is_killed_while_it_launches_leaves_nothing(
     terminal: Callable[[int, int], Terminal], tmp_path: Path, seconds: float
 ) -> None:
@@ -171,6 +173,7 @@ def test_a_screen_that_is_killed_while_it_launches_leaves_nothing(
     assert "no active runs" in command.run("ps").stderr
 
 
+@pytest.mark.prove
 def test_two_screens_have_a_process_each(
     terminal: Callable[[int, int], Terminal], tmp_path: Path
 ) -> None:
@@ -277,7 +280,7 @@ def change_program(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     (folder / "launcher" / "errors.py").touch()
 
 
-@pytest.mark.parametrize("change", [change_environment, change_directory, change_program])
+@variants("change", [change_environment, change_directory, change_program], test=1)
 def test_a_process_of_other_surroundings_is_not_told(
     ready: Standby,
     tmp_path: Path,
@@ -341,7 +344,7 @@ def test_a_process_that_waits_does_nothing() -> None:
 # --- told by halves ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("part", [0, 1, 2, 20, -2, -1])
+@variants("part", [0, 1, 2, 20, -2, -1], test=1)
 def test_half_an_order_is_none(tmp_path: Path, part: int) -> None:
     """Given so many bytes of an order have come, with the run's lock, when the front end dies, then
     the launcher process ends, the run has never begun, and its lock is free for a kill."""

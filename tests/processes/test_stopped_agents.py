@@ -8,10 +8,9 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from tests.support import command
 from tests.support.agent_client import watchdog_and_agent
+from tests.support.budgets import variants
 from tests.support.cluster_texts import one_task
 from tests.support.command import Up, write
 from tests.support.debugger import WALL, held_by_a_debugger
@@ -62,7 +61,7 @@ def both_and_bridges(watchdog: Process, agent: Process) -> None:
             proc.signal_process(process, signal.SIGSTOP)
 
 
-@pytest.mark.parametrize("stop", [both, agent_alone, watchdog_killed, both_and_bridges])
+@variants("stop", [both, agent_alone, watchdog_killed, both_and_bridges], test=1)
 def test_a_kill_wakes_what_was_stopped(
     tmp_path: Path, stop: Callable[[Process, Process], None]
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from tests.support import command
 from tests.support.cluster_texts import one_task
 from tests.support.command import Up, write
@@ -21,6 +23,7 @@ time.sleep(1000)
 """
 
 
+@pytest.mark.prove
 def test_a_run_with_a_survivor_is_not_over_until_it_has_gone(tmp_path: Path) -> None:
     """Given a daemon of a task in a frozen cgroup, when the run is ended, then it ends with 4 and
     names the daemon; it is listed, and every kill ends with 4 and names it, too. When the daemon

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
+from tests.support.budgets import variants
 from tests.support.command import run
 
 WORDS = {
@@ -32,7 +31,7 @@ def test_only_placeholders_are_replaced() -> None:
     assert json.loads(text) == list(WORDS.values())
 
 
-@pytest.mark.parametrize(
+@variants(
     ("words", "message"),
     [
         (
@@ -46,6 +45,7 @@ def test_only_placeholders_are_replaced() -> None:
         (["--", "python3 t.py --lr 1"], "is one word: write python3 t.py --lr 1"),
         (["--", "echo a > b"], "is one word: write sh -c 'echo a > b'"),
     ],
+    test=2,
 )
 def test_a_mistake_names_the_argument(words: list[str], message: str) -> None:
     """There is no file whose line could be named, and nothing is started."""

@@ -11,6 +11,9 @@ import pytest
 from tests.support.paths import REPOSITORY
 from tests.support.patience import PATIENCE
 
+pytestmark = pytest.mark.prove
+
+
 ONCE = """
 import os, pathlib, time
 import pytest

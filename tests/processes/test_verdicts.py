@@ -9,9 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.support.budgets import soak
+from tests.support.budgets import soak, variants
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, python_task, run, write
 from tests.support.patience import wait_until
@@ -93,8 +91,10 @@ def ring(how: str, program: str = RING, **more: Any) -> str:
     )
 
 
-@pytest.mark.parametrize(
-    "how", ["leaves", "stopped", "sleeps", *(soak(how) for how in ("raises", "killed"))]
+@variants(
+    "how",
+    ["leaves", "stopped", "sleeps", *(soak(how) for how in ("raises", "killed"))],
+    test=1,
 )
 def test_the_guilty_rank_is_named(tmp_path: Path, how: str) -> None:
     """Given four ranks of which one leaves, stands still or fails, when the run has ended for the
@@ -159,7 +159,7 @@ HANGS = {
 }
 
 
-@pytest.mark.parametrize("how", HANGS)
+@variants("how", HANGS, test=1)
 def test_the_guilty_rank_of_a_hang_is_named_while_it_lasts(tmp_path: Path, how: str) -> None:
     """Given four ranks of which one stands still and all others wait without end, when the run has
     stalled, then its record, the hook, `ps` and `stacks` name that one; when it goes on, none is
@@ -200,7 +200,7 @@ NAMED = {
 }
 
 
-@pytest.mark.parametrize("how", NAMED)
+@variants("how", NAMED, test=1)
 def test_a_person_who_asks_is_told_the_odd_one(tmp_path: Path, how: str) -> None:
     """Given four ranks that print no figures, when one sleeps or is stopped while all others wait
     in a framework, then `stacks` names that one, puts it first and marks it; where all wait, or

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.support import command
 from tests.support.cluster_texts import one_task
 from tests.support.command import Up, write
@@ -18,6 +20,7 @@ while True:
 """
 
 
+@pytest.mark.prove
 def test_logs_stacks_attach_and_kill_mean_the_one_active_run(tmp_path: Path) -> None:
     """While there are two, they end nothing and say what there is; kill ends the last one."""
     file = write(tmp_path, one_task(SLOWLY))

@@ -19,7 +19,7 @@ from launcher.session.client import RunClient
 from launcher.session.launcher_link import connect
 from launcher.store.runs import RunFolder
 from tests.support import command
-from tests.support.budgets import soak
+from tests.support.budgets import soak, variants
 from tests.support.command import Up
 from tests.support.paths import REPOSITORY
 from tests.support.patience import PATIENCE, wait_until
@@ -58,9 +58,10 @@ def run_of_launcher() -> RunFolder:
     return run
 
 
-@pytest.mark.parametrize(
+@variants(
     ("rule", "how"),  # under "kill" `test_terminal` closes a terminal, too
     [("kill", "killed"), ("detach", "closed"), soak("kill", "closed"), soak("detach", "killed")],
+    test=2,
 )
 def test_what_on_hangup_says(
     terminal: Callable[[int, int], Terminal], tmp_path: Path, rule: str, how: str
@@ -112,6 +113,7 @@ def test_a_terminal_that_goes_without_a_signal(tmp_path: Path) -> None:
         screen.wait()
 
 
+@pytest.mark.prove
 def test_two_terminals_detach_and_attach_at_once(
     terminal: Callable[[int, int], Terminal], tmp_path: Path
 ) -> None:
@@ -151,7 +153,7 @@ def test_two_terminals_detach_and_attach_at_once(
     third.wait_for("EXIT-CODE 130")
 
 
-@pytest.mark.parametrize("jump", [-3600.0, 3600.0])
+@variants("jump", [-3600.0, 3600.0], test=1)
 def test_the_launcher_dies_and_the_clock_jumps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: float
 ) -> None:

@@ -1,11 +1,13 @@
 """How much the tests try: the same and little in `make test`, at random and much in `make soak`.
 
-`make soak` sets `SOAK`; the tests marked `soak` run there alone.
+`make soak` sets `SOAK`; the tests marked `soak` run there alone. `make prove` has the `variants`
+that `make test` leaves out.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import pytest
@@ -43,3 +45,18 @@ def soon(seconds: float, bound: float) -> bool:
 def soak(*values: object) -> Any:
     """Parameters of a test that are tried in a soak only."""
     return pytest.param(*values, marks=pytest.mark.soak)
+
+
+def variants(
+    names: str | tuple[str, ...], rows: Iterable[Any], *, test: int, **more: Any
+) -> pytest.MarkDecorator:
+    """Parametrize a test with rows of which `make test` tries the first, so many, and `make prove`
+    the others: they show the same behaviour."""
+    single = isinstance(names, str) and "," not in names
+    marked: list[Any] = []
+    for row in rows:
+        given = row if hasattr(row, "marks") else pytest.param(*((row,) if single else row))
+        left_out = len(marked) >= test
+        marks = (*given.marks, pytest.mark.prove) if left_out else given.marks
+        marked.append(pytest.param(*given.values, marks=marks, id=given.id))
+    return pytest.mark.parametrize(names, marked, **more)

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import strategies
 
 from tests.support.paths import REPOSITORY
+from tests.support.promises import SHOWN_BY
 
 QUICK = ("unit", "screens")
 NO_PROCESS = (*QUICK, "long")
@@ -47,9 +48,16 @@ def tier_of(path: Path) -> str | None:
 
 
 def in_part(item: pytest.Item, part: str | None) -> bool:
-    """Whether `make PART` runs the test: `prove` has attacks and what is marked so."""
-    proof = "attacks" in item.path.parts or item.get_closest_marker("prove") is not None
+    """Whether `make PART` runs the test: `prove` has what is marked so, and attacks but for those
+    that show a promise."""
+    attack = "attacks" in item.path.parts and _function(item) not in SHOWN_BY
+    proof = attack or item.get_closest_marker("prove") is not None
     return part is None or proof == (part == "prove")
+
+
+def _function(item: pytest.Item) -> str:
+    name = getattr(item, "originalname", item.name)
+    return f"{item.path.relative_to(REPOSITORY)}::{name}"
 
 
 def group(items: list[pytest.Item]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from tests.support.budgets import soak
+from tests.support.budgets import soak, variants
 from tests.support.lazily import checkpoint, downpour, inputs, model, tf
 from tests.support.trainer_tasks import ACCURATE, PROGRESS, STARTED, STEPS, Cluster, Task, Tasks
 from trainer import data, role
@@ -64,6 +64,7 @@ def test_three_ps_and_two_workers_on_real_digits(
         assert re.search(r"stays until its workers have ended\n.*its workers have ended$", ps.text)
 
 
+@pytest.mark.prove
 def test_term_to_all_at_once_saves_and_resumes(tasks: Tasks, tmp_path: pathlib.Path) -> None:
     """TERM to all tasks at once: the chief still saves, the ps leaves last; the run goes on later.
 
@@ -160,6 +161,7 @@ def newest(logdir: pathlib.Path) -> tuple[str, int]:
     return path, checkpoint.read(path)[1]
 
 
+@pytest.mark.prove
 def test_a_busy_port_is_named(tasks: Tasks) -> None:
     """A port in use is one line with host, port and reason, and exit status 1."""
     cluster = Cluster(tasks, "async", ps=1, worker=1)
@@ -194,7 +196,7 @@ def test_downpour(tasks: Tasks, digits: list[str]) -> None:
     assert first + second == max(end, second_end)
 
 
-@pytest.mark.parametrize(("fetch", "push"), [(2, 3), soak(8, 4)])
+@variants(("fetch", "push"), [(2, 3), soak(8, 4)], test=1)
 def test_downpour_of_one_worker_is_plain_descent(
     tasks: Tasks, tmp_path: pathlib.Path, fetch: int, push: int
 ) -> None:

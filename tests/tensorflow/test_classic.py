@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.support.budgets import soon
+from tests.support.budgets import soon, variants
 from tests.support.digits import example_directory
 from tests.support.lazily import tf
 from tests.support.trainer_tasks import Cluster, Tasks
@@ -16,7 +16,7 @@ from trainer import flags
 from trainer.exceptions import UsageError
 
 
-@pytest.mark.parametrize("flags", [(), ("--sync",)], ids=["asynchronous", "synchronous"])
+@variants("flags", [(), ("--sync",)], ids=["asynchronous", "synchronous"], test=1)
 def test_classic(
     tasks: Tasks, tmp_path: pathlib.Path, digits_directory: str | None, flags: tuple[str, ...]
 ) -> None:
@@ -60,6 +60,7 @@ def test_a_wrong_role(words: str, message: str) -> None:
         classic.run(flags.parse(["classic", "--ps_hosts=a:1", *words.split()])[1])
 
 
+@pytest.mark.prove
 def test_fewer_images_than_a_batch(tasks: Tasks, tmp_path: pathlib.Path) -> None:
     """The learning rate stays a number, and so does the loss."""
     where = f"--data={example_directory(tmp_path / 'data')}"

@@ -18,6 +18,9 @@ from tests.support.command import Up, write
 from tests.support.patience import PATIENCE, wait_until
 from tests.testbed.namespaces import Testbed
 
+pytestmark = pytest.mark.prove
+
+
 HERE = ("raises", "slowly", "memory", "killed", "crashes", "leaves", "stopped", "sleeps", "alike")
 CHEAP = [("jax", "raises"), ("jax", "leaves"), ("jax", "sleeps")]
 DEAR = [(one, how) for one in guilty.FRAMEWORKS for how in HERE if (one, how) not in CHEAP]

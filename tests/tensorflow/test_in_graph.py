@@ -14,6 +14,7 @@ from tests.support.trainer_tasks import ACCURATE, STEPS, Cluster, Tasks
 from trainer.flags import parse
 
 
+@pytest.mark.prove
 def test_one_client_trains_on_all_workers(
     tasks: Tasks, tmp_path: pathlib.Path, digits: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

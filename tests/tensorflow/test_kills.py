@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.budgets import budget, soak
+from tests.support.budgets import budget, soak, variants
 from tests.support.trainer_tasks import Cluster, Task, Tasks
 
 BETWEEN_GRAPH = {
@@ -104,6 +104,7 @@ class Killed:
         return re.escape(f"{name} ({self.cluster.spec[job][int(index)]})")
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("mode", ["async", *map(soak, ("downpour", "sync", "in-graph"))])
 def test_restarted(tasks: Tasks, tmp_path: pathlib.Path, mode: str) -> None:
@@ -122,6 +123,7 @@ def test_restarted(tasks: Tasks, tmp_path: pathlib.Path, mode: str) -> None:
         killed.restart(role, signal.SIGKILL)
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("mode", [*map(soak, ("async", "downpour", "sync")), "in-graph"])
 @pytest.mark.parametrize("number", BY_SIGNAL, ids=lambda number: number.name)
 def test_a_ps_that_stays_away(tasks: Tasks, mode: str, number: signal.Signals) -> None:
@@ -132,7 +134,7 @@ def test_a_ps_that_stays_away(tasks: Tasks, mode: str, number: signal.Signals) -
         killed.ends_without(name, "ps:0")
 
 
-@pytest.mark.parametrize("mode", ["async", soak("downpour"), "sync", "in-graph"])
+@variants("mode", ["async", soak("downpour"), "sync", "in-graph"], test=1)
 @pytest.mark.parametrize("role", ["worker:1", soak("worker:0")])
 def test_a_worker_that_stays_away(tasks: Tasks, mode: str, role: str) -> None:
     """`async`: the other goes on, and ends when the ps stays away, too. `sync`: it says for whom it
@@ -220,6 +222,7 @@ def test_a_sync_chief_killed_again_and_again(tasks: Tasks) -> None:
         killed.goes_on("worker:1")
 
 
+@pytest.mark.prove
 def test_whoever_waits_says_for_whom(tasks: Tasks) -> None:
     """For a ps that does not resolve, for a chief, for a session; and a worker of another mode
     ends."""

@@ -136,6 +136,7 @@ timeout = 3
     assert 'write ready = "auto" (ready in [jobs.worker], line 2)' in said(up)
 
 
+@pytest.mark.prove
 def test_more_ranks_than_gpus_are_said(tmp_path: Path) -> None:
     """A warning of `check` and a note of the run, and neither where the job wants no GPU."""
     text = """
@@ -256,6 +257,7 @@ def test_keras_fit_goes_on_after_a_worker_died(tmp_path: Path) -> None:
     assert again[-1].startswith("Epoch 5/") and again.count("Epoch 1/5") == 1
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize(
     ("example", "task", "line"),
     [

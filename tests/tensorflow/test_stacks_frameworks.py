@@ -13,6 +13,9 @@ from tests.support.command import Up, run, write
 from tests.support.patience import wait_until
 from tests.testbed.namespaces import Testbed
 
+pytestmark = pytest.mark.prove
+
+
 WAITS_FOR_PS = """
 import sys
 import tensorflow.compat.v1 as tf

@@ -53,6 +53,7 @@ def test_ps_strategy_survives_a_killed_worker(
     assert ps.wait() == 0
 
 
+@pytest.mark.prove
 def test_all_reduce_saves_on_term_and_goes_on(
     tasks: Tasks, tmp_path: pathlib.Path, digits: list[str]
 ) -> None:

@@ -111,6 +111,7 @@ def test_a_slow_worker_is_left_behind(tasks: Tasks) -> None:
     assert workers[0].accuracy > 0.9
 
 
+@pytest.mark.prove
 def test_real_digits(tasks: Tasks, digits: list[str]) -> None:
     """Synchronous training learns real digits, each worker on two logical devices."""
     flags = (f"--steps={STEPS}", "--devices=2", "--batch=25", *digits)
@@ -142,6 +143,7 @@ def test_term_saves_and_a_restart_goes_on(tasks: Tasks, tmp_path: pathlib.Path) 
         assert started and int(started[1]) >= saved
 
 
+@pytest.mark.prove
 def test_a_worker_that_comes_as_the_training_ends_ends_too(
     tasks: Tasks, tmp_path: pathlib.Path
 ) -> None:

@@ -22,6 +22,9 @@ from tests.support.patience import PATIENCE
 from tests.testbed.inprocess import SshServer
 from tui import demos
 
+pytestmark = pytest.mark.prove
+
+
 PAGE = """
 import http.server, sys
 class Page(http.server.BaseHTTPRequestHandler):

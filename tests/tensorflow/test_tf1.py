@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.budgets import soak
+from tests.support.budgets import soak, variants
 from tests.support.command import Up, write
 from tests.support.paths import REPOSITORY
 from tests.support.tf1_scripts import tf1
@@ -69,6 +69,7 @@ def test_the_example_trains_in_a_cluster_and_starts_warm() -> None:
     assert max(e["step"] for e in up.of("metric")) > 300
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize(
     ("script", "index", "more", "line"),
     [
@@ -279,9 +280,10 @@ def test_a_split_without_examples_has_no_batches(idx_files: Path) -> None:
         sets.validation.next_batch(10)
 
 
-@pytest.mark.parametrize(
+@variants(
     ("examples", "asked", "held"),
     [(60_000, 10_000, 10_000), (60_000, 55_000, 55_000), (600, 0, 0), (600, 300, 300)],
+    test=1,
 )
 def test_validation_has_the_size_that_is_asked_for(
     monkeypatch: pytest.MonkeyPatch, examples: int, asked: int, held: int

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.budgets import variants
 from tests.support.command import Up, write
 from tests.support.lazily import placer, tf, tfrecord
 from tests.support.ports import free_ports
@@ -191,7 +192,7 @@ with tf.Graph().as_default(), tf.device("/cpu:0"):
 """
 
 
-@pytest.mark.parametrize("soft", [True, False])
+@variants("soft", [True, False], test=1)
 def test_input_queues_in_towers_are_on_the_cpu(tmp_path: Path, soft: bool) -> None:
     """A queue in each tower, as most programs for several GPUs had it; GPUs that are not there are
     the CPU, which is said."""
@@ -318,6 +319,7 @@ with tf.train.MonitoredTrainingSession(server.target, True, hooks=hooks) as sess
 """
 
 
+@pytest.mark.prove
 def test_a_synchronous_program_succeeds(tmp_path: Path) -> None:
     """Its chief waits at the end for gradients that nobody sends, but not the two minutes that
     TensorFlow gives it, in which it would be ended as one that hangs."""
@@ -379,6 +381,7 @@ def test_what_numpy_took_away_is_there(tmp_path: Path) -> None:
     ), done.stderr
 
 
+@pytest.mark.prove
 def test_a_traceback_is_the_scripts(tmp_path: Path) -> None:
     """Where the operation ran, and where it was made; no line of what runs the script. Its level of
     TensorFlow's messages holds, though it comes after the import."""

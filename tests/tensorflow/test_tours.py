@@ -24,6 +24,7 @@ def test_hello(tasks: Tasks) -> None:
     assert "Hello, distributed TensorFlow!" in run.text
 
 
+@pytest.mark.prove
 def test_two_tasks(tasks: Tasks) -> None:
     """The first waits for the second; pinned, both clients' operations land on task 0.
 

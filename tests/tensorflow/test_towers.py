@@ -83,6 +83,7 @@ def test_tfrecords_made_by_convert(
     assert histogram.histogram_value.sum == pytest.approx(float(weights.sum()), rel=1e-3)
 
 
+@pytest.mark.prove
 def test_updates_one_by_one_and_term(tasks: Tasks, tmp_path: pathlib.Path) -> None:
     """`--update=async` learns too; TERM saves, and the same run goes on from there."""
     flags = ("--devices=2", "--update=async", "--grace=600", f"--logdir={tmp_path / 'l'}")

@@ -13,6 +13,7 @@ import pytest
 from launcher.cluster.read import loads
 from launcher.preflight import Check, Report, Severity
 from launcher.preflight.preflight import preflight
+from tests.support.budgets import variants
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import run, write
 from tests.testbed.namespaces import Testbed
@@ -110,7 +111,7 @@ ABSENT = {
 }
 
 
-@pytest.mark.parametrize("workdir", ["", "."])
+@variants("workdir", ["", "."], test=1)
 async def test_what_is_started_from_the_workdir_must_be_there(tmp_path: Path, workdir: str) -> None:
     """Given programs, scripts and modules that are missing, with a workdir or beside the file, when
     the preflight runs, then each is named; if `prepare` may bring them, that is a warning."""
@@ -134,6 +135,7 @@ async def test_what_cannot_be_known_is_no_error_and_not_called_found(tmp_path: P
     assert "job0:0" in finding.sentence and "job1:0" in finding.sentence
 
 
+@pytest.mark.prove
 async def test_every_job_is_looked_at(tmp_path: Path) -> None:
     """Given 26 jobs of which the last lacks its program, when the preflight runs, then that one is
     named."""
@@ -148,6 +150,7 @@ async def test_every_job_is_looked_at(tmp_path: Path) -> None:
     assert problems(report)["localhost"].endswith("/bin/no-such-program: no such file")
 
 
+@pytest.mark.prove
 async def test_commands_that_are_too_many_to_try_are_named(tmp_path: Path) -> None:
     """Given 21 jobs behind `setup`, each of which takes a shell to try, when the preflight runs,
     then it tries twenty and names the last one as not tried."""
@@ -161,6 +164,7 @@ async def test_commands_that_are_too_many_to_try_are_named(tmp_path: Path) -> No
     )
 
 
+@pytest.mark.prove
 async def test_setup_and_variables_are_followed(tmp_path: Path) -> None:
     """Given a program that only `setup` or `env` puts on PATH, when the preflight runs, then it is
     found; when `setup` fails, then its status is told instead."""
@@ -202,6 +206,7 @@ def of_the_workdir(place: str, workdir: str, hosts: str = "") -> str:
     return f'{hosts}{tables}[run]\nworkdir = "{workdir}"\n'
 
 
+@pytest.mark.prove
 async def test_all_is_looked_for_in_the_directory_where_tasks_start(tmp_path: Path) -> None:
     """Given relative paths in `setup`, PYTHONPATH or the command, when the preflight runs, then
     they are found in a workdir that has them, and are an error in one that has not."""
@@ -282,7 +287,7 @@ async def test_the_host_that_lacks_it_is_named(testbed: Testbed) -> None:
     }
 
 
-@pytest.mark.parametrize("workdir", ["", "."])
+@variants("workdir", ["", "."], test=1)
 async def test_files_of_the_workdir_are_looked_for_where_they_are(
     testbed: Testbed, tmp_path: Path, workdir: str
 ) -> None:

@@ -157,6 +157,7 @@ async def test_homes_and_keys_that_fail(testbed: Testbed) -> None:
     nothing_stays(testbed)
 
 
+@pytest.mark.prove
 async def test_what_only_shows_beside_other_hosts(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,6 +182,7 @@ async def test_what_only_shows_beside_other_hosts(
     nothing_stays(testbed)
 
 
+@pytest.mark.prove
 async def test_one_home_for_two_hosts_is_seen_as_shared(testbed: Testbed) -> None:
     """Given two hosts with one home, and the clock of one an hour behind, when they are checked,
     then the log directory is called shared, the clock is measured, and nothing stops a launch."""
@@ -204,6 +206,7 @@ async def test_one_home_for_two_hosts_is_seen_as_shared(testbed: Testbed) -> Non
 SHELLS = {"tf1": "/bin/dash", "tf2": "/bin/tcsh", "tf3": "/bin/csh", "tf4": "/usr/bin/fish"}
 
 
+@pytest.mark.prove
 async def test_login_shells_of_other_kinds_do(testbed: Testbed) -> None:
     """Given an account whose login shell is dash, tcsh, csh or fish, when the preflight runs, then
     the agent comes up and all is well, but all shells except dash get `shell-odd`."""
@@ -220,6 +223,7 @@ async def test_login_shells_of_other_kinds_do(testbed: Testbed) -> None:
         assert codes(report, host.name) == ({"shell-odd"} if odd else set()), host.name
 
 
+@pytest.mark.prove
 async def test_a_login_shell_that_lets_nobody_in_is_named(testbed: Testbed) -> None:
     """Given a `nologin` account and a start-up file that ends the login, when the preflight runs,
     then both hosts get `python-missing` with the words that their shells say."""

@@ -14,7 +14,7 @@ import pytest
 from launcher.cluster.choices import Shell
 from launcher.plan.environment import NO_PROXY_HOSTS
 from launcher.plan.shell import RESTORED, shell_prefix, with_exports
-from tests.support.budgets import soak
+from tests.support.budgets import soak, variants
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import run, write
 from tests.testbed import faults
@@ -278,7 +278,7 @@ module() {
 """
 
 
-@pytest.mark.parametrize("shell", ["none", *SHELLS])
+@variants("shell", ["none", *SHELLS], test=3)
 def test_conda_is_activated(home: Path, shell: str) -> None:
     """Given a `setup` that sources conda's file, in each shell, when it activates an environment,
     then the task has it; an environment that is not there ends the task with conda's reason."""
@@ -421,6 +421,7 @@ command = ["{python}", "-c", "print('started')"]
     assert "started" not in done.stdout.replace("not started", "")
 
 
+@pytest.mark.prove
 def test_a_login_shell_that_never_runs_the_task_is_no_success(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from launcher.run.cause import Kind
 from launcher.run.states import Hang, RunPhase
 from launcher.session import hang
 from launcher.session.client import RunClient
+from tests.support.budgets import variants
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import python_task, write
 from tests.support.patience import PATIENCE, wait_until
@@ -81,9 +82,10 @@ def launched(
         assert client.wait(PATIENCE)
 
 
-@pytest.mark.parametrize(
+@variants(
     ("task", "on_failure"),
     [("ps:0", "stop"), ("chief:0", "restart-all"), ("worker:1", "keep")],
+    test=1,
 )
 def test_a_lost_host_is_the_cause_until_the_run_goes_on(
     testbed: Testbed,

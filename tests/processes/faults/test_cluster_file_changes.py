@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from launcher.store.runs import RunFolder
 from tests.support import command
 from tests.support.command import Up, write
 from tests.support.scenario import FaultScenario, ready
+
+pytestmark = pytest.mark.prove
+
 
 LAUNCHED = """
 name = "kept"

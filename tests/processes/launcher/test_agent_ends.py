@@ -324,6 +324,7 @@ def test_staged_files_wait_for_the_launcher_as_tasks_do() -> None:
         again.leave()
 
 
+@pytest.mark.prove
 def test_the_next_agent_begins_when_the_one_before_has_cleaned_up() -> None:
     """A launcher that comes while an agent removes its folder gets a new agent and a new folder."""
     with Client() as client:

@@ -10,12 +10,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from launcher.agent import stack_taker, wire
 from launcher.hosts.frames import StacksAnswer
 from launcher.paths import installed_scripts
 from tests.support.agent_client import Client, sleepers
+from tests.support.budgets import variants
 from tests.support.patience import PATIENCE, wait_until
 from tests.testbed import proc
 
@@ -93,7 +92,7 @@ STUCK = {
 }
 
 
-@pytest.mark.parametrize("where", STUCK)
+@variants("where", STUCK, test=3)
 def test_an_interpreter_says_where_it_stands(client: Client, where: str) -> None:
     """Whatever it is stuck in, its frames are known, and what the kernel says beside them."""
     script, kernel = STUCK[where]
@@ -196,7 +195,7 @@ HARDENED = {
 }
 
 
-@pytest.mark.parametrize("how", HARDENED)
+@variants("how", HARDENED, test=3)
 def test_a_program_with_other_plans_for_the_signal_loses_nothing(client: Client, how: str) -> None:
     """The program lives on as it was, and the kernel describes it."""
     script, note = HARDENED[how]

@@ -10,10 +10,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
-
 from launcher.agent import wire
 from tests.support.agent_client import Client, family, state_folder, watchdog_and_agent
+from tests.support.budgets import variants
 from tests.support.patience import wait_until
 from tests.testbed import proc
 from tests.testbed.frozen import FreezableDisk, Freezer
@@ -92,7 +91,7 @@ def named(receipt: dict[str, Any]) -> set[int]:
     return {one["pid"] for one in receipt["survivors"]}
 
 
-@pytest.mark.parametrize("way", [frozen_group, frozen_child, frozen_disk])
+@variants("way", [frozen_group, frozen_child, frozen_disk], test=1)
 def test_survivors_are_never_confirmed_and_their_agent_stays(way: Any, tmp_path: Path) -> None:
     """Given a task that outlives KILL, when everything is killed, the launcher goes and the lease
     ends, then no receipt is confirmed and the same agent is there as long as they live: the next
@@ -121,8 +120,10 @@ def log_of(client: Client) -> str:
     return (state_folder(client.run_id) / "agent.log").read_text()
 
 
-@pytest.mark.parametrize(
-    ("way", "end"), [(frozen_disk, "told"), (frozen_group, "killed"), (frozen_child, "left")]
+@variants(
+    ("way", "end"),
+    [(frozen_disk, "told"), (frozen_group, "killed"), (frozen_child, "left")],
+    test=1,
 )
 def test_an_agent_that_goes_beside_survivors_leaves_a_doubt(
     way: Any, end: str, tmp_path: Path

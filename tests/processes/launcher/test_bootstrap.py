@@ -21,7 +21,7 @@ from launcher.hosts import bootstrap
 from launcher.hosts.bootstrap import LinkSettings
 from tests.support.agent_client import Client, family
 from tests.support.agent_frames import RULES
-from tests.support.budgets import soak
+from tests.support.budgets import soak, variants
 from tests.support.engine_agent import EngineAgent, find
 from tests.support.patience import PATIENCE, wait_until
 
@@ -69,7 +69,7 @@ def test_an_interpreter_of_our_version_gets_code() -> None:
         client.leave()
 
 
-@pytest.mark.parametrize("minor", OTHERS)
+@variants("minor", OTHERS, test=1)
 def test_an_interpreter_of_another_version_gets_source(minor: int) -> None:
     """An agent starts from it, and runs a task."""
     with Client(python=interpreter(minor)) as client:

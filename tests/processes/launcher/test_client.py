@@ -30,6 +30,7 @@ from launcher.session.launcher_process import LauncherProcess
 from launcher.session.stored import StoredRun
 from launcher.session.supervision import HEARD_SECONDS, MOST_RESTARTS
 from launcher.store.runs import RunFolder
+from tests.support.budgets import variants
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import write
 from tests.support.patience import PATIENCE
@@ -468,7 +469,7 @@ def pid_of(client: RunClient) -> int:
     return pid
 
 
-@pytest.mark.parametrize("shell", ["none", "login"])
+@variants("shell", ["none", "login"], test=1)
 def test_programs_get_long_texts_as_the_plan_has_them(tmp_path: Path, shell: str) -> None:
     """What is sent once for all tasks of a host arrives in commands and environments byte for
     byte, with `TF_CONFIG`, and through a login shell as well."""

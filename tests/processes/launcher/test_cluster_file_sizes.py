@@ -7,8 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
+from tests.support.budgets import variants
 from tests.support.paths import REPOSITORY
 
 LARGEST = 1 << 20
@@ -128,7 +127,7 @@ print(time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_m
 """
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@variants("shape", SHAPES, test=5)
 def test_any_file_is_read_or_refused_in_time(tmp_path: Path, shape: str) -> None:
     """The processor's time, so that a busy machine is no reason; a blow-up takes minutes. The
     problems that are told are no more than a screen or two."""

@@ -17,6 +17,9 @@ from launcher.session.launcher_link import ControlConnection
 from launcher.store.disk import MOST_OPEN, Files
 from tests.support.patience import PATIENCE
 
+pytestmark = pytest.mark.prove
+
+
 LAUNCHER = """
 import json, resource, sys
 from pathlib import Path

@@ -12,6 +12,7 @@ import pytest
 
 from launcher.agent import wire
 from tests.support.agent_client import Client, family
+from tests.support.budgets import variants
 from tests.support.nvidia_smi import FakeNvidiaSmi, app, gpu
 from tests.support.patience import wait_until
 
@@ -144,7 +145,7 @@ def test_a_sensor_that_fails_alone_makes_no_gpu_unusable(smi: FakeNvidiaSmi) -> 
         assert (each["problem"], each["temperature"]) == ("", 62), name
 
 
-@pytest.mark.parametrize(
+@variants(
     ("lines", "status", "why"),
     [
         (
@@ -165,6 +166,7 @@ def test_a_sensor_that_fails_alone_makes_no_gpu_unusable(smi: FakeNvidiaSmi) -> 
         ([], 0, "nvidia-smi is gone, or prints nothing"),
     ],
     ids=["updated driver", "cgroup of a container", "unloaded driver", "crash", "nothing"],
+    test=1,
 )
 def test_an_nvidia_smi_that_fails_as_a_whole_says_nothing_of_a_gpu(
     smi: FakeNvidiaSmi, lines: list[str], status: int, why: str
@@ -220,7 +222,7 @@ def test_a_warning_after_the_rows_makes_no_gpu_unusable(smi: FakeNvidiaSmi) -> N
     assert said["why"] == warning
 
 
-@pytest.mark.parametrize(
+@variants(
     "sentence",
     [
         "Unable to determine the device handle for GPU 0000:07:00.0: GPU is lost.  Reboot the "
@@ -230,6 +232,7 @@ def test_a_warning_after_the_rows_makes_no_gpu_unusable(smi: FakeNvidiaSmi) -> N
         "Unable to determine the device handle for GPU1: Unknown Error",
         "",
     ],
+    test=1,
 )
 def test_a_gpu_that_is_lost_stays_named(smi: FakeNvidiaSmi, sentence: str) -> None:
     """Given two GPUs of which one falls off the bus, then it is told with what is said of it."""
@@ -349,7 +352,7 @@ NEW_TABLE = """\
 """
 
 
-@pytest.mark.parametrize("table", [OLD_TABLE, NEW_TABLE], ids=["450 to 525", "from 550 on"])
+@variants("table", [OLD_TABLE, NEW_TABLE], ids=["450 to 525", "from 550 on"], test=1)
 def test_mig_instances_are_told_with_their_memory_and_processes(
     smi: FakeNvidiaSmi, table: str
 ) -> None:
@@ -394,6 +397,7 @@ def test_processes_that_are_told_by_the_id_of_an_instance_are_on_its_gpu(
     assert [(one["pid"], one["instance"]) for one in seen["processes"]] == [(4194000, "MIG-aaaa-0")]
 
 
+@pytest.mark.prove
 def test_forty_thousand_lines_are_bounded(smi: FakeNvidiaSmi) -> None:
     """Given an output without an end, then what is told of it is short, and the agent goes on."""
     rows = [gpu(number) for number in range(40_000)]

@@ -26,6 +26,7 @@ from launcher.hosts.ssh import LOGINS_AT_ONCE, SshConnector
 from launcher.plan.run_plan import SshTarget
 from launcher.preflight import Check, Severity
 from launcher.preflight.preflight import preflight
+from tests.support.budgets import variants
 from tests.support.patience import PATIENCE, until
 from tests.testbed import keys
 from tests.testbed.inprocess import SshServer
@@ -491,9 +492,10 @@ async def test_the_time_that_a_person_takes_is_not_the_agent_s(ssh_server: SshSe
     assert f"within {seconds:.1f} s" in agent.sentence
 
 
-@pytest.mark.parametrize(
+@variants(
     ("framework", "severity"),
     [("none", Severity.OK), ("torch", Severity.OK), ("tensorflow", Severity.WARN)],
+    test=2,
 )
 async def test_tensorflow_is_missed_only_where_it_is_used(
     ssh_server: SshServer, tmp_path: Path, framework: str, severity: Severity

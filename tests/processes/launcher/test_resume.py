@@ -33,6 +33,7 @@ def up(file: Path, *words: str) -> tuple[RunFolder, list[str]]:
     return RunFolder.all()[0], done.stdout.removeprefix("worker:0 | ").split()
 
 
+@pytest.mark.prove
 def test_a_run_that_was_resumed_can_be_resumed_again(tmp_path: Path) -> None:
     """All go on in the first one's log directory, and each names the one that it goes on from; also
     where the folder of the first one was removed."""

@@ -12,6 +12,7 @@ from launcher.run.states import Hang, RunPhase
 from launcher.session import hang
 from launcher.session.client import RunClient
 from launcher.session.run_shell import RunShell
+from tests.support.budgets import variants
 from tests.support.command import write
 from tests.support.patience import PATIENCE, wait_until
 from tests.support.silent import silent_ranks, silent_ranks_below_launchers
@@ -79,7 +80,7 @@ def test_a_rank_below_a_launcher_of_ranks_is_named(
         assert "3 others wait in all_reduce" in verdict.text
 
 
-@pytest.mark.parametrize("how", ["all wait", "serves", "works"])
+@variants("how", ["all wait", "serves", "works"], test=1)
 def test_a_quiet_run_that_is_well_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:

@@ -8,14 +8,17 @@ import sys
 
 import pytest
 
+from tests.support.budgets import variants
 
-@pytest.mark.parametrize(
+
+@variants(
     "line",
     [
         "from launcher.hosts.ways import ssh_connector; ssh_connector()",
         "import tui.commands.run",
         "import launcher.preflight.preflight",
     ],
+    test=1,
 )
 def test_no_program_is_started_for_a_login(line: str) -> None:
     """`ctypes` would have `ldconfig`, a compiler and linkers look for libraries that asyncssh can

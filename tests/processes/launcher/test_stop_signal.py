@@ -12,7 +12,7 @@ import pytest
 
 from launcher.agent import wire
 from tests.support.agent_client import Client
-from tests.support.budgets import budget
+from tests.support.budgets import budget, variants
 
 UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
 LONG = 600.0
@@ -105,7 +105,7 @@ def ended_by_itself(client: Client) -> bytes:
     return bytes(client.logs[0])
 
 
-@pytest.mark.parametrize("handler", HANDLERS)
+@variants("handler", HANDLERS, test=4)
 def test_what_a_handler_starts_has_the_grace(client: Client, tmp_path: Path, handler: str) -> None:
     """Given a task whose handler starts programs to save, when it is killed, then these end by
     themselves, and the kill waits for them."""
@@ -126,8 +126,8 @@ SCRIPTS = {
 }
 
 
-@pytest.mark.parametrize("shell", ["bash", "dash"])
-@pytest.mark.parametrize("stop", ["all", "first"])
+@variants("shell", ["bash", "dash"], test=1)
+@variants("stop", ["all", "first"], test=1)
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_the_programs_of_scripts_save(
     client: Client, tmp_path: Path, script: str, stop: str, shell: str
@@ -169,7 +169,7 @@ subprocess.run(["echo", "not reached"])'"""
 """Programs without a handler that read what the training writes, not by `|` alone."""
 
 
-@pytest.mark.parametrize("stop", ["all", "first"])
+@variants("stop", ["all", "first"], test=1)
 @pytest.mark.parametrize("reader", READERS)
 def test_a_program_that_reads_what_another_writes_lives_as_long(
     client: Client, tmp_path: Path, reader: str, stop: str
@@ -184,8 +184,8 @@ def test_a_program_that_reads_what_another_writes_lives_as_long(
     assert (tmp_path / "saved").exists() and b"not reached" not in log
 
 
-@pytest.mark.parametrize("shell", ["bash", "dash"])
-@pytest.mark.parametrize("stop", ["all", "first"])
+@variants("shell", ["bash", "dash"], test=1)
+@variants("stop", ["all", "first"], test=1)
 def test_a_loop_over_lines_starts_no_other_program(
     client: Client, tmp_path: Path, stop: str, shell: str
 ) -> None:
@@ -212,7 +212,7 @@ print("up")
 }
 
 
-@pytest.mark.parametrize("script", UNREAD)
+@variants("script", UNREAD, test=1)
 def test_readers_that_no_end_of_input_ends(client: Client, tmp_path: Path, script: str) -> None:
     """Given programs without handlers that read what others write, and do not end with it, when
     they are killed, then they get their signal, too."""
@@ -230,8 +230,8 @@ def test_a_script_that_writes_into_a_program_of_its_own(client: Client, tmp_path
     assert b"saved" in log and (tmp_path / "log").read_bytes() == log
 
 
-@pytest.mark.parametrize("shell", ["bash", "dash"])
-@pytest.mark.parametrize("stop", ["all", "first"])
+@variants("shell", ["bash", "dash"], test=1)
+@variants("stop", ["all", "first"], test=1)
 @pytest.mark.parametrize("script", ["no trap", "background", "pipeline", "two wrappers"])
 def test_a_terminal_stays_while_its_programs_save(
     client: Client, tmp_path: Path, script: str, stop: str, shell: str
@@ -284,8 +284,8 @@ CHILDREN = {
 }
 
 
-@pytest.mark.parametrize("below", ["", "a script"])
-@pytest.mark.parametrize("child", CHILDREN)
+@variants("below", ["", "a script"], test=1)
+@variants("child", CHILDREN, test=2)
 def test_what_was_forked_before_the_signal_gets_it(
     client: Client, tmp_path: Path, child: str, below: str
 ) -> None:
@@ -372,7 +372,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("name", ["TERM", "USR1", "INT"])
+@variants("name", ["TERM", "USR1", "INT"], test=1)
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_helpers_outlive_the_first_process_that_needs_them(
     client: Client, tmp_path: Path, method: str, name: str
@@ -421,7 +421,7 @@ def test_what_the_first_process_leaves_is_told_when_that_has_ended(
     assert b"saved" in words
 
 
-@pytest.mark.parametrize("name", ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2"])
+@variants("name", ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2"], test=2)
 def test_each_stop_signal_ends_a_program_without_a_handler(client: Client, name: str) -> None:
     """Whatever handlers the agent has for it, the task has none."""
     client.start("w:0", ["sleep", "1000"], stop_signal=name)

@@ -14,6 +14,7 @@ import pytest
 
 from launcher.paths import installed_scripts
 from launcher.plan.shell import warm_start
+from tests.support.budgets import variants
 from tests.support.patience import PATIENCE, wait_until
 
 LOOKS_AROUND = """
@@ -95,7 +96,7 @@ def cold(argv: Sequence[str], folder: Path) -> Result:
     return Result(done.returncode, done.stdout, done.stderr)
 
 
-@pytest.mark.parametrize(
+@variants(
     "words",
     [
         ["script.py", "a", "--b"],
@@ -124,6 +125,7 @@ def cold(argv: Sequence[str], folder: Path) -> Result:
         ["hook.py"],
     ],
     ids=lambda words: " ".join(words)[:30].replace("\n", ""),
+    test=8,
 )
 def test_a_program_sees_an_ordinary_start(folder: Path, words: list[str]) -> None:
     """Arguments, path, `__main__`, descriptors, traceback and status are those of `python …`."""

@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,8 @@ from tests.testbed.podman import PodmanBed
 
 _SENTINEL = "tfmux-manual-command-ended"
 RUN = [page for page in pages() if page.runs]
+LONG = ("tutorials", "first-cluster", "troubleshooting", "cluster-file", "hosts", "from-tmux")
+"""Pages that train at length, or repeat commands of others: `make prove` runs them."""
 
 
 class Shell:
@@ -99,7 +102,12 @@ def _missing(shown: list[str], output: list[str]) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("page", RUN, ids=str)
+def _marked(page: Page) -> Any:
+    marks = [pytest.mark.prove] if page.path.stem in LONG else []
+    return pytest.param(page, marks=marks, id=str(page))
+
+
+@pytest.mark.parametrize("page", map(_marked, RUN))
 def test_the_commands_of_a_page(page: Page, tmp_path: Path, tfmux_home: Path) -> None:
     """They run, and print what the page shows."""
     folder = tmp_path / "work"
