@@ -140,7 +140,7 @@ def keep_results(stage: str, kept: str, brought: Sequence[str] = ()) -> bool:
             if folder != ready:
                 _make_folder(kept, folder)
                 ready = folder
-            os.rename(file.path, os.path.join(kept, file.inside))
+            _move(file.path, os.path.join(kept, file.inside))
         except OSError as error:  # another user's folder, a full disk
             log_line(f"not taken out of the workdir: {error}")
             whole = False
@@ -150,6 +150,28 @@ def keep_results(stage: str, kept: str, brought: Sequence[str] = ()) -> bool:
         with suppress(OSError):  # there is nothing to keep
             os.utime(folder)
     return whole and not problems
+
+
+def can_move(path: str) -> bool:
+    """Whether a file can be taken out of its folder, which may be another user's."""
+    folder = os.path.dirname(path)
+    try:
+        return os.access(folder, os.W_OK | os.X_OK) or os.lstat(folder).st_uid == os.geteuid()
+    except OSError:
+        return True  # it has gone meanwhile
+
+
+def _move(path: str, target: str) -> None:
+    """Renames a file, also out of a folder that a task has made read-only.
+
+    Raises:
+        OSError: it stays where it is.
+    """
+    try:
+        os.rename(path, target)
+    except PermissionError:
+        unlock(os.path.dirname(path))
+        os.rename(path, target)
 
 
 def workdir_files(

@@ -256,7 +256,8 @@ _LOOK_SECONDS = 0.1
 
 def find_results(folders: Folders, brought: Sequence[str], moved: bool) -> dict[str, Any]:
     """How many files tasks have made or changed in the workdir, but for what has been `brought` to
-    the launcher, and where they will be: elsewhere, where the agent removes the workdir. Those
+    the launcher, and where they will be: elsewhere, where the agent removes the workdir, and in two
+    places where another user's folder does not let go of some. Those
     above the workdir are among them; by-products, which do not stay, are counted for themselves.
     Not all are looked at where there are very many."""
     until = time.monotonic() + COMPARE_SECONDS
@@ -265,7 +266,7 @@ def find_results(folders: Folders, brought: Sequence[str], moved: bool) -> dict[
     files = size = above = seen = 0
     names: dict[str, None] = {}
     by_products = by_product_bytes = 0
-    cut = False
+    cut, movable = False, True
     for file in tree.workdir_files(folders.stage, problems, unlocks=True, by_products=True):
         seen += 1
         if seen > MOST_COMPARED or time.monotonic() > until:
@@ -281,10 +282,12 @@ def find_results(folders: Folders, brought: Sequence[str], moved: bool) -> dict[
             files += 1
             size += file.info.st_size
             above += file.inside.startswith(f"{ABOVE}/")
+            movable = movable and tree.can_move(file.path)
+    place = folders.results if moved else os.path.join(folders.stage, tree.WORK)
     return {
         "files": files,
         "bytes": size,
-        "folder": folders.results if moved else os.path.join(folders.stage, tree.WORK),
+        "folder": place if movable else folders.run,
         "cut": cut,
         "problems": problems[:MOST_LISTED],
         "above": above,

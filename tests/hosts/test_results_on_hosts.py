@@ -177,3 +177,41 @@ def test_results_of_nodes_are_brought_when_their_job_is_over(
     assert slurm_scenario.bed.jobs() == []
     here = RunFolder.find(up.run_id).path / "collected"
     assert names(here) == {"node0/out/0.ckpt", "node1/out/1.ckpt"}
+
+
+PROTECT = """
+import os, sys, time
+os.makedirs("cache/deep")
+open("cache/deep/model.ckpt", "w").write("model")
+for folder in ("cache/deep", "cache"):
+    os.chmod(folder, 0o555)
+print("saved", flush=True)
+while not os.path.exists("theirs/go"):
+    time.sleep(0.05)
+"""
+
+
+def test_folders_that_let_nothing_go(testbed: Testbed, tmp_path: Path) -> None:
+    """Given a task of a user who is not root, that makes its folders read-only, and a folder of
+    root in its workdir, as a container leaves it, when the run ends, then what is the user's has
+    been moved, the rest has stayed, both come, and the place that is named has both."""
+    workdir(tmp_path)
+    text = cluster(testbed.hosts_toml(), "tf3")
+    old, new = (json.dumps([*python_task(script)])[1:-1] for script in (SAVE, PROTECT))
+    assert old in text
+    file = write(tmp_path, text.replace(old, new))
+    with Up("up", str(file), "--json") as up:
+        up.log("worker:0", "saved")
+        run = f"/home/tfuser/.local/state/tfmux/{up.run_id}.tf3"
+        script = f"cd {run}/stage/work; mkdir -m 755 theirs; echo x > theirs/go"
+        testbed["tf3"].run(["sh", "-c", script], as_user=False)
+        assert up.wait() == 0, up.transcript()
+    (kept,) = up.of("run")[-1]["results_kept"]
+    assert (kept["files"], kept["folder"]) == (2, run)
+    done = command.run("collect", up.run_id)  # waits until the agent has moved what it can
+    assert done.returncode == 0, done.stderr
+    find = f"cd {run}; find . -name go -o -name '*.ckpt'"
+    found = testbed["tf3"].run(["sh", "-c", find]).stdout.decode().split()
+    assert sorted(found) == ["./results/cache/deep/model.ckpt", "./stage/work/theirs/go"]
+    collected = RunFolder.find(up.run_id).path / "collected/tf3"
+    assert names(collected) == {"cache/deep/model.ckpt", "theirs/go"}
