@@ -17,6 +17,7 @@ from launcher.run import instructions as do
 from launcher.run.machine import RunStateMachine
 from launcher.run.snapshot import HostReceipt
 from launcher.run.states import Purpose
+from tests.support.budgets import variants
 
 CLUSTER = """
 name = "t"
@@ -122,7 +123,7 @@ def told_to_end(out: list[do.Instruction]) -> bool:
     return bool(kills) or any(isinstance(one, do.End) for one in out)
 
 
-@pytest.mark.parametrize("warm", [False, True], ids=["cold", "warm"])
+@variants("warm", [False, True], ids=["cold", "warm"], test=1)
 @pytest.mark.parametrize("on_failure", ["stop", "keep", "restart", "restart-all"])
 def test_no_order_starts_anything_when_the_end_is_decided(on_failure: str, warm: bool) -> None:
     """In each state that any sequence of events leads to, no step that ends the run has a start

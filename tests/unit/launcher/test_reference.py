@@ -20,8 +20,10 @@ from tui.main import main
 
 FILES = sorted(
     path
-    for path in REPOSITORY.rglob("*.toml")
-    if ".venv" not in path.parts and "[jobs." in path.read_text(encoding="utf-8")
+    for folder in REPOSITORY.iterdir()
+    if folder.name[0] != "." and folder.name not in ("build", "dist")
+    for path in folder.rglob("*.toml")
+    if "[jobs." in path.read_text(encoding="utf-8")
 )
 TEXTS = [
     EXAMPLE,
