@@ -27,7 +27,6 @@ from .session.following import EventFiles, RunLogs
 from .session.launcher_link import has_launcher
 from .session.launcher_process import LauncherProcess
 from .session.stored import StoredRun, stored_folder
-from .store.runs import RunFolder
 from .store.stream import LogEvent, PublicEvent
 
 if TYPE_CHECKING:
@@ -160,21 +159,26 @@ class Run:
         """Follows a run that goes on; one whose launcher process has died gets another one.
 
         Args:
-            run_id: the id, or a beginning that only one run has.
-            file: the cluster file, for a run that another machine has launched.
+            run_id: the id, the beginning of one, or the whole name of the cluster.
+            file: the cluster file, for a run that another machine has launched; `run_id` is the
+                whole id then.
             detach: lets the run go on when the block is left; False kills it then.
             ask: as for `Cluster.launch`.
             begun: as for `Cluster.launch`.
 
         Raises:
-            RunNotFoundError: on entering; it is not known here.
+            RunNotFoundError: on entering; no such run is active here, or several are.
             RunEndedError: on entering; nothing of it is left.
             TfmuxError: on entering; its files cannot be read.
         """
 
         def start(on_end: Callable[[], None]) -> _Started:
-            path = None if file is None else Path(file)
-            folder = stored_folder(run_id, path, removed=True)
+            from .session.named_runs import active_run  # which few programs need
+
+            if file is None:
+                folder = active_run(run_id)
+            else:
+                folder = stored_folder(run_id, Path(file), removed=True)
             if not has_launcher(folder) and StoredRun(folder).over:
                 raise RunEndedError(f"{folder.run_id} has ended")
             files = EventFiles(folder, from_end=True)
@@ -424,7 +428,7 @@ async def collect(
     `collected/HOST` in the run's folder; what is there already does not come again.
 
     Args:
-        run_id: the id, or a beginning that only one run has.
+        run_id: the id, the beginning of one, or the whole name of a cluster with one run.
         patterns: paths in the workdir, or patterns of such; without any, everything comes.
         ask: as for `Cluster.launch`.
         progress: gets a host's name, its bytes so far and in all.
@@ -437,8 +441,9 @@ async def collect(
         TfmuxError: its files cannot be read.
     """
     from .session.kept_results import collect_results
+    from .session.named_runs import any_run
 
-    run = await asyncio.to_thread(lambda: StoredRun(RunFolder.find(run_id)))
+    run = await asyncio.to_thread(lambda: StoredRun(any_run(run_id)))
     return await collect_results(run, patterns, progress, ask)
 
 

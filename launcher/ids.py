@@ -132,6 +132,7 @@ def named_ranks(those: Iterable[TaskId | TaskRank]) -> str:
 
 _RUN_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 _STAMP = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{4}")
+_RUN_ID = re.compile(f"(.+)-({_STAMP.pattern})", re.DOTALL)
 
 
 def new_run_id(name: str) -> str:
@@ -147,6 +148,13 @@ def is_run_id(text: str, name: str) -> bool:
     """Whether `new_run_id` makes such an id for the cluster `name`."""
     start = f"{_safe(name)}-"
     return text.startswith(start) and _STAMP.fullmatch(text, len(start)) is not None
+
+
+def split_run_id(run_id: str) -> tuple[str, str]:
+    """Splits a run's id into the cluster's name and what `new_run_id` puts behind it, which is
+    empty where the id has another form."""
+    match = _RUN_ID.fullmatch(run_id)
+    return (match[1], match[2]) if match is not None else (run_id, "")
 
 
 def _safe(name: str) -> str:

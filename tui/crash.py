@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from textual.worker import WorkerFailed
 
 from launcher.printable import pictured
+from launcher.session.decision import Decision
 from launcher.session.latch import Latch
 from tui.streams import message
 
@@ -38,6 +39,7 @@ def run_app_twice(
     make: Callable[[TfmuxApp | None], TfmuxApp],
     folder: Callable[[], Path],
     *,
+    interrupt: Callable[[], None],
     terminate: Callable[[], None],
     hang_up: Callable[[], None],
     is_ending: Callable[[], bool] = lambda: False,
@@ -45,15 +47,20 @@ def run_app_twice(
     """Runs an app; one that crashes is made and run once more, unless its run `is_ending`. `make`
     gets the one that has crashed, whose keys the next one goes on with.
 
-    The error is saved in `folder`. TERM calls `terminate`, a closed terminal `hang_up`, before
-    the app ends: the screen may be gone already. Returns the error of the second crash.
+    The error is saved in `folder`. INT calls `interrupt`, TERM `terminate`, a closed terminal
+    `hang_up`, before the app ends: the screen may be gone already. Returns the error of the second
+    crash.
     """
-    told = Latch()
+    told, decision = Latch(), Decision()
     before: TfmuxApp | None = None
     for again in (True, False):
         app = before = make(before)
-        _on_signal(signal.SIGTERM, terminate, app, told)
-        _on_signal(signal.SIGHUP, hang_up, app, told)
+        for number, act in (
+            (signal.SIGINT, interrupt),
+            (signal.SIGTERM, terminate),
+            (signal.SIGHUP, hang_up),
+        ):
+            _on_signal(number, act, app, told, decision)
         error = run_app(app)
         if error is None or told.is_set():  # a page that is just being opened fails on its way out
             return None
@@ -65,10 +72,19 @@ def run_app_twice(
     return error
 
 
-def _on_signal(number: signal.Signals, act: Callable[[], None], app: TfmuxApp, told: Latch) -> None:
-    """Has a signal `act` and end the app, which has been `told` then."""
+def _on_signal(
+    number: signal.Signals,
+    act: Callable[[], None],
+    app: TfmuxApp,
+    told: Latch,
+    decision: Decision,
+) -> None:
+    """Has a signal `act` and end the app, which has been `told` then; not one that belongs to the
+    last decision."""
 
     def handle(*_: object) -> None:
+        if not decision.is_new():
+            return
         told.set()
         act()
         app.exit()

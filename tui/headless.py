@@ -26,6 +26,7 @@ from launcher.quantities import size
 from launcher.run.snapshot import AllocationView
 from launcher.run.states import RunPhase, TaskState
 from launcher.session.client import RunClient
+from launcher.session.decision import Decision
 from launcher.session.following import RunLogs, line_text
 from launcher.store.stream import PublicEvent
 from tui.exits import Exit, exit_code
@@ -288,12 +289,14 @@ def _print_receipt(run: Run) -> bool:
 
 
 class _SignalRequests:
-    """Signals that ask something of a run, kept until there is one."""
+    """Signals that ask something of a run, kept until there is one. Those that come within a second
+    of one that was acted on are the same decision."""
 
     def __init__(self) -> None:
         self._client: RunClient | None = None
         self._asked: list[Callable[[RunClient], None]] = []
-        signal.signal(signal.SIGINT, self._asking(RunClient.press_kill))
+        self._decision = Decision()
+        signal.signal(signal.SIGINT, self._asking(RunClient.interrupt))
         signal.signal(signal.SIGTERM, self._asking(RunClient.terminate))
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # under nohup it is
             signal.signal(signal.SIGHUP, self._asking(RunClient.hang_up))
@@ -307,6 +310,8 @@ class _SignalRequests:
 
     def _asking(self, what: Callable[[RunClient], None]) -> Callable[[int, FrameType | None], None]:
         def ask(number: int, frame: FrameType | None) -> None:
+            if not self._decision.is_new():
+                return
             if self._client is None:
                 self._asked.append(what)
             else:

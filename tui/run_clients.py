@@ -122,6 +122,12 @@ class RunClients:
         """The clients of the runs launched here, those that have ended long ago excepted."""
         return [run for run in self._launched if isinstance(run, RunClient)]
 
+    def interrupt(self) -> None:
+        """Ends all runs launched here, as a person has asked for by SIGINT."""
+        self._gone = True
+        for client in self.launched():
+            client.interrupt()
+
     def terminate(self) -> None:
         """Ends all runs launched here, not because a person asked for it."""
         self._gone = True

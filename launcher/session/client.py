@@ -24,12 +24,13 @@ from ..ids import TaskId, new_run_id
 from ..printable import printable
 from ..run.gpus import GpuSample
 from ..run.snapshot import HostReceipt, Receipt, Snapshot
-from ..run.states import HostState, Outcome, Purpose, RunPhase
+from ..run.states import Cause, HostState, Outcome, Purpose, RunPhase
 from ..run.views import Record, Views
 from ..store.logs import LogStore
 from ..store.metrics import MetricsFile, Series
 from ..store.runs import RunFolder
 from ..store.stream import Damage, PublicEvent, decode, plain, printable_values, read_end
+from .decision import Decision
 from .latch import Latch
 from .launcher_link import (
     FLUSH_SECONDS,
@@ -166,6 +167,10 @@ class RunClient:
         self._looks: dict[int, Future[Stacks]] = {}
         """Questions for stacks whose answers have not come."""
         self._look_id = 0
+        self._order = Decision()
+        """The last order to end the run, of this client or of another process."""
+        self._order_seen = False
+        """The launcher process has told of such an order."""
         subscription = {
             "command": "subscribe",
             "on_close": on_close,
@@ -343,17 +348,29 @@ class RunClient:
                 self._metrics.read()
 
     def kill_all(self, *, by_person: bool = True, force: bool = False) -> None:
+        self._order.is_new()
         self._launcher.kill_all(by_person, force)
 
     def press_kill(self) -> None:
-        kill = self._launcher.kill
-        asked = self._views.run.kill_asked or (kill is not None and kill.by_person)
-        self.kill_all(force=asked or self._is_over)
+        self.kill_all(force=self._is_asked or self._is_over)
+
+    def interrupt(self) -> None:
+        """Ends the run because a person has sent this process SIGINT: as `press_kill`, unless it
+        is the same decision as an order of a moment ago, by whichever process."""
+        again = self._order.is_new() and (self._is_asked or self._is_over)
+        self.kill_all(force=again)
 
     def terminate(self) -> None:
         """Ends the run because this process was told to end; a run that is over waits for no
-        results any more."""
-        self.kill_all(by_person=False, force=self._is_over)
+        results any more, unless it is an order of a moment ago that has ended it."""
+        again = self._order.is_new() and self._is_over
+        self.kill_all(by_person=False, force=again)
+
+    @property
+    def _is_asked(self) -> bool:
+        """A person has asked for the end of the run."""
+        kill = self._launcher.kill
+        return self._views.run.kill_asked or (kill is not None and kill.by_person)
 
     @property
     def _is_over(self) -> bool:
@@ -564,6 +581,10 @@ class RunClient:
         with self._adding:
             for record in records:
                 self._views.take(record)
+        if not self._order_seen and self._views.run.cause in (Cause.PERSON, Cause.TERM):
+            self._order_seen = True
+            if self._launcher.kill is None:
+                self._order.is_new()
         self._change()
 
     def _change(self, *, unsupervised: bool = False) -> None:

@@ -51,6 +51,7 @@ from ..store.stream import Line, Summary
 from ..subprocesses import Workers
 from .bulkhead import Bulkhead
 from .control_socket import ControlSocket
+from .decision import Decision
 from .hang import TICK, HangWatch, look_after
 from .host_links import HostLinks
 from .judge import Judge
@@ -117,6 +118,8 @@ class RunShell:
         """The event that is being handled, and those that have come meanwhile."""
         self._work: set[asyncio.Task[None]] = set()
         self._over = asyncio.Event()
+        self._order = Decision()
+        """The last order to end the run."""
         self.closing = AsyncExitStack()
         """What parts have to close at the end, if they have opened something."""
         self.links: dict[str, Link] = {}
@@ -394,8 +397,10 @@ class RunShell:
         match event:
             case ev.Restart(task=task) | ev.SignalTask(task=task):
                 self.data.plan.task(task)
-            case ev.KillAll(force=True) if self.hooks is not None:
-                self.hooks.stop()
+            case ev.KillAll(force=force):
+                self._order.is_new()
+                if force and self.hooks is not None:
+                    self.hooks.stop()
         self.feed(event)
 
     async def take_stacks(self, tasks: tuple[TaskId, ...] | None) -> Stacks:
@@ -417,8 +422,10 @@ class RunShell:
             self._loop.call_soon_threadsafe(self._terminate)
 
     def _terminate(self) -> None:
-        ended = self.data.phase is RunPhase.ENDED  # then nothing is waited for any more
-        self.command(ev.KillAll(time.time(), by_person=False, force=ended))
+        # A run that has ended waits for nothing any more: not where the same signal, to all
+        # processes of a service, has just ended it through a client.
+        again = self._order.is_new() and self.data.phase is RunPhase.ENDED
+        self.command(ev.KillAll(time.time(), by_person=False, force=again))
 
     # --- what others see ------------------------------------------------------------------
 

@@ -127,17 +127,15 @@ class StoredRun:
         return LogStore(self.folder.path, read_only=True)
 
 
-def stored_folder(run_id: str, file: Path | None = None, *, removed: bool = False) -> RunFolder:
-    """The folder of a run; with the cluster file one is made for what another machine launched,
-    or where it was removed, and a stored cluster file that cannot be read is replaced. `removed`:
-    one that is not there any more will do, where the run's launcher process lives.
+def stored_folder(run_id: str, file: Path, *, removed: bool = False) -> RunFolder:
+    """The folder of the run with this id and cluster file: it is made for what another machine
+    launched, or where it was removed, and a stored cluster file that cannot be read is replaced.
+    `removed`: one that is not there any more will do, where the run's launcher process lives.
 
     Raises:
-        RunNotFoundError: it is not known here, and there is no file.
+        RunNotFoundError: the file is another cluster's.
         ClusterFileError: the file cannot be used.
     """
-    if file is None:
-        return RunFolder.find(run_id, removed=removed)
     from ..cluster.read import load, loads, read_text
 
     folder = RunFolder(runs_home() / run_id)
@@ -165,14 +163,16 @@ def stored_folder(run_id: str, file: Path | None = None, *, removed: bool = Fals
 def find_resumed(run_id: str, name: str) -> Resume:
     """Finds the run that a new run of the cluster `name` goes on from, and its log directory.
 
-    `run_id` is an id, or a beginning that only one run has. A whole id of this cluster need not be
-    known here: another machine launched that run, or its folder was removed.
+    `run_id` is what `any_run` takes. A whole id of this cluster need not be known here: another
+    machine launched that run, or its folder was removed.
 
     Raises:
         RunNotFoundError: no run, or several.
     """
+    from .named_runs import any_run  # which few launches need
+
     try:
-        folder = RunFolder.find(run_id)
+        folder = any_run(run_id)
     except RunNotFoundError:
         if is_run_id(run_id, name):
             return Resume(run_id, run_id)

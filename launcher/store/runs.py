@@ -26,7 +26,7 @@ from ..frozen import frozen
 from ..paths import read_small, runs_home
 from ..printable import printable
 from .launcher_lock import acquire, launcher_pid
-from .living_runs import RUN_ID, entries, local_path, read_entry, remove_entry
+from .living_runs import RUN_ID, local_path, read_entry, remove_entry
 
 if TYPE_CHECKING:
     from ..cluster.file_model import ClusterModel
@@ -122,33 +122,21 @@ class RunFolder:
 
     @classmethod
     def find(cls, name: str, *, removed: bool = False) -> RunFolder:
-        """The folder of a run: named by its id, by the folder's name, or by a beginning that only
-        one run has. With `removed` also one that is not there any more, where the run's launcher
-        process lives.
+        """The folder of a run: named by its whole id, or by the folder's name. With `removed` also
+        one that is not there any more, where the run's launcher process lives.
 
         Raises:
-            RunNotFoundError: no run, or several.
+            RunNotFoundError: no run.
         """
         named = None
         if name and "/" not in name and _problem(runs_home() / name) is None:
             named = cls(runs_home() / name)
             if named.run_id == name:
                 return named
-        folders = [folder for folder in cls.all() if name]
-        found = [folder for folder in folders if folder.run_id == name]
-        if not found and named is not None:
-            return named
-        found = found or [
-            folder
-            for folder in folders
-            if folder.run_id.startswith(name) or folder.path.name.startswith(name)
-        ]
-        if len({folder.run_id for folder in found}) == 1:
-            return one_of_copies(found)
+        found = [folder for folder in cls.all() if name and folder.run_id == name]
         if found:
-            names = ", ".join(folder.path.name for folder in found[:5])
-            raise RunNotFoundError(f"{name!r} is the beginning of several runs: {names}")
-        return cls._in_index(name, removed=removed)
+            return one_of_copies(found)
+        return cls._in_index(name, removed=removed) if named is None else named
 
     @classmethod
     def _in_index(cls, name: str, *, removed: bool) -> RunFolder:
@@ -157,9 +145,8 @@ class RunFolder:
         Raises:
             RunNotFoundError: no run.
         """
-        ids = {entry.run_id for entry in entries() if name and entry.run_id.startswith(name)}
-        entry = read_entry(name if name in ids or len(ids) != 1 else ids.pop())
-        if entry is None:
+        entry = read_entry(name) if name else None
+        if entry is None or entry.run_id != name:
             raise RunNotFoundError(
                 f"no run {printable(name)!r} here; `tfmux ps` lists the active runs, `tfmux` all"
             )

@@ -1,4 +1,4 @@
-"""Commands without a run's name, with real runs: one, two, and one again."""
+"""Commands that mean the one active run, without a name or by its own, with real runs."""
 
 from __future__ import annotations
 
@@ -51,3 +51,32 @@ def test_logs_stacks_attach_and_kill_mean_the_one_active_run(tmp_path: Path) -> 
         assert first.wait() == 130
     assert not living()
     assert command.run("kill").returncode == 2
+
+
+def test_the_name_means_the_launch_that_goes_on(tmp_path: Path) -> None:
+    """Given one file, launched again after an end, beside an active cluster whose name begins
+    alike, then all commands take the name for the launch that goes on; none ends the other."""
+    ended = write(tmp_path, one_task("print('here')").replace("one", "mxnet", 1), "mxnet.toml")
+    assert command.run("up", str(ended), "--headless").returncode == 0
+    slow = [one_task(SLOWLY).replace("one", name, 1) for name in ("mxnet", "mxnet-large")]
+    files = [write(tmp_path, text, f"{number}.toml") for number, text in enumerate(slow)]
+    with Up("up", str(files[0]), "--json") as up, Up("up", str(files[1]), "--json") as other:
+        for each in (up, other):
+            each.log("worker:0", "here")
+        done = command.run("logs", "mxnet", "worker:0")
+        assert done.stdout.startswith("here\n"), done
+        assert done.stderr == f"tfmux: using {up.run_id}, the active run\n"
+        assert f"{up.run_id} has copied no workdir" in command.run("collect", "mxnet").stderr
+        stacks = command.run("stacks", "mxnet", "worker:0")
+        assert stacks.returncode == 0 and "time.sleep(0.2)" in stacks.stdout, stacks
+        with Up("attach", "mxnet", "--json") as attached:
+            attached.log("worker:0", "tick")
+            assert attached.run_id == up.run_id
+            done = command.run("kill", "mxnet")
+            assert done.returncode == 0 and f"run {up.run_id}:" in done.stdout, done
+            assert attached.wait() == up.wait() == 130
+        for words in (["kill", "mxnet"], ["kill", "mx"], ["attach", "mxnet-"], ["stacks", "mxn"]):
+            assert command.run(*words).returncode == 2, words
+        assert other.process.poll() is None and "worker:0" in living()
+        assert command.run("kill", other.run_id[:-5]).returncode == 0
+        assert other.wait() == 130

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from textual.pilot import Pilot
 
 from launcher.cluster.read import loads
@@ -54,3 +55,22 @@ def ended_run(name: str, **fields: Any) -> RunFolder:
     folder = begun_run(name)
     write_end(folder, 1000.0, 1062.0, **fields)
     return folder
+
+
+@pytest.fixture
+def active() -> Iterator[Callable[[str], RunFolder]]:
+    """Makes runs that have a launcher, and two lines of log."""
+    locks = []
+
+    def make(name: str) -> RunFolder:
+        folder = begun_run(name, ev.HostUp(1000.5, "localhost"))
+        for index in range(2):
+            (folder.path / f"worker-{index}.log").write_text(f"{name} {index}\n")
+        lock = folder.take_lock()
+        assert lock is not None
+        locks.append(lock)
+        return folder
+
+    yield make
+    for lock in locks:
+        os.close(lock)

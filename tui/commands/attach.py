@@ -10,11 +10,10 @@ from contextlib import suppress
 from launcher.errors import TaskNotFoundError, TfmuxError
 from launcher.session.following import LogLines, RunLogs
 from launcher.session.launcher_link import has_launcher
-from launcher.session.stored import StoredRun, stored_folder
-from launcher.store.runs import RunFolder
+from launcher.session.stored import StoredRun
 from launcher.store.stream import read_end
 from tui.commands import launch
-from tui.commands.which_run import named_or_active, run_and_tasks
+from tui.commands.which_run import named_latest_run, named_or_active, run_and_tasks
 from tui.exits import Exit
 from tui.headless import display_line
 from tui.streams import message
@@ -26,7 +25,7 @@ _LOOK = 0.25
 
 def attach(arguments: argparse.Namespace) -> int:
     """Comes back to a run; returns its exit code."""
-    folder = stored_folder(named_or_active(arguments), arguments.file, removed=True)
+    folder = named_or_active(arguments)
     if not has_launcher(folder):
         run = StoredRun(folder)
         if run.damage:
@@ -51,10 +50,13 @@ def logs(arguments: argparse.Namespace) -> int:
         TfmuxError: two tasks were named.
     """
     words = [arguments.task] if arguments.task is not None else []
-    run_id, names = run_and_tasks(arguments.run, words, arguments.command)
+    command = arguments.command
+    folder, names = run_and_tasks(
+        arguments.run, words, command, lambda word: named_latest_run(word, command)
+    )
     if len(names) > 1:
         raise TfmuxError("logs prints one task or all: name one")
-    run = StoredRun(RunFolder.find(run_id))
+    run = StoredRun(folder)
     tasks = {view.id: view.host for view in run.snapshot().tasks}
     for name in names:
         wanted = next((task for task in tasks if str(task) == name), None)

@@ -11,7 +11,6 @@ from launcher.printable import printable
 from launcher.quantities import counted, size
 from launcher.session.kept_results import HostResults, collect_results, hosts_with_results
 from launcher.session.stored import StoredRun
-from launcher.store.runs import RunFolder
 from tui.commands.asking import terminal_asker
 from tui.commands.which_run import run_and_patterns
 from tui.exits import Exit
@@ -25,8 +24,8 @@ def collect(arguments: argparse.Namespace) -> int:
     """Brings the results of a run; returns 1 where some could not be brought, or a pattern matches
     nothing on any host."""
     words = arguments.patterns
-    run_id, patterns = run_and_patterns(arguments.run, words, arguments.command)
-    run = StoredRun(RunFolder.find(run_id))
+    folder, patterns = run_and_patterns(arguments.run, words, arguments.command)
+    run = StoredRun(folder)
     if not hosts_with_results(run):
         message(f"{run.folder.run_id} has copied no workdir to hosts: its files are where it ran")
         return Exit.SUCCESS

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterable
-from pathlib import Path
 
 from launcher.errors import ClusterFileError, TfmuxError
 from launcher.printable import printable
@@ -15,7 +14,7 @@ from launcher.session.client import RunClient
 from launcher.session.launcher_link import has_launcher
 from launcher.session.launcher_process import LauncherProcess
 from launcher.session.run_list import active_runs
-from launcher.session.stored import StoredRun, stored_folder
+from launcher.session.stored import StoredRun
 from launcher.store.runs import RunFolder
 from launcher.store.stream import read_stream
 from tui.commands.ps import print_unreadable
@@ -44,10 +43,10 @@ def kill(arguments: argparse.Namespace) -> int:
         code = Exit.UNCONFIRMED if found.unreadable else Exit.SUCCESS
         if not (found.runs or found.unreadable):
             message("no active runs")
-        kills = [_begin_listed(run.folder.run_id, arguments.force) for run in found.runs]
+        kills = [_begin_listed(run.folder, arguments.force) for run in found.runs]
     else:
-        run_id = named_or_active(arguments)
-        kills = [_begin(run_id, arguments.force, arguments.file, arguments.process)]
+        folder, with_file = named_or_active(arguments), arguments.file is not None
+        kills = [_begin(folder, arguments.force, with_file=with_file, process=arguments.process)]
     code = first_of([code, *(_end(kill) for kill in kills)])
     from tui.outcome import result_lines
 
@@ -72,14 +71,14 @@ def _forget(snapshot: Snapshot) -> None:
 
 
 def _begin(
-    run_id: str,
+    folder: RunFolder,
     force: bool,
-    file: Path | None = None,
+    *,
+    with_file: bool = False,
     process: LauncherProcess | None = None,
 ) -> RunClient | int:
     """Begins to end a run, with a launcher process that was started beforehand if it needs one;
-    the exit code where there is nothing to wait for."""
-    folder = stored_folder(run_id, file, removed=True)
+    the exit code where there is nothing to wait for. `with_file`: its cluster file was given."""
     if not has_launcher(folder):
         stream = read_stream(folder.events, folder.run_id)
         ended = stream.end is not None or stream.views.run.state is RunPhase.ENDED
@@ -95,19 +94,19 @@ def _begin(
             message(client.damage.describe(folder.run_id))
         return client
     except ClusterFileError as error:
-        if file is None:
+        if not with_file:
             message(
                 f"tfmux kill {folder.run_id} --file FILE uses another copy of its cluster file:"
             )
         raise error
 
 
-def _begin_listed(run_id: str, force: bool) -> RunClient | int:
+def _begin_listed(folder: RunFolder, force: bool) -> RunClient | int:
     """Begins to end one run among many: an error of it must not hold up the others."""
     try:
-        return _begin(run_id, force)
+        return _begin(folder, force)
     except Exception as error:
-        message(f"{run_id} could not be killed: {error!r}")
+        message(f"{folder.run_id} could not be killed: {error!r}")
         return Exit.UNCONFIRMED
 
 

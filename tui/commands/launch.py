@@ -38,10 +38,11 @@ def up(arguments: argparse.Namespace) -> int:
         return launch(lambda: read_cluster(arguments, for_launch=True), arguments)
     if arguments.file or arguments.hosts_from or arguments.hostfile:
         raise TfmuxError("--again launches what was launched: leave out FILE and the hosts")
-    from launcher.session.again import EarlierRun  # few need it
+    from launcher.session.again import EarlierRun  # few need these
+    from launcher.session.named_runs import any_run
     from tui.commands.which_run import last_run
 
-    folder = RunFolder.find(arguments.again) if arguments.again else last_run()
+    folder = any_run(arguments.again) if arguments.again else last_run()
     earlier = EarlierRun.read(folder)
     arguments.resume = arguments.resume or earlier.resumed
     return launch(lambda: (earlier.cluster, earlier.text), arguments, earlier)
@@ -135,6 +136,7 @@ def show(client: RunClient, prompts: PromptDialogs) -> int:
             error = crash.run_app_twice(
                 lambda before: TfmuxApp(present(), prompts=prompts, clients=clients, before=before),
                 lambda: present().folder.path,
+                interrupt=clients.interrupt,
                 terminate=clients.terminate,
                 hang_up=clients.hang_up,
                 is_ending=lambda: present().ending,

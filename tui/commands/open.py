@@ -53,6 +53,10 @@ def home(files: Sequence[Path] = ()) -> int:
         alive = [run for clients in opened for run in clients.launched() if run.living]
         return alive[-1].folder.path if alive else runs_home().parent
 
+    def interrupt() -> None:
+        for clients in opened:
+            clients.interrupt()
+
     def terminate() -> None:
         for clients in opened:
             clients.terminate()
@@ -66,6 +70,7 @@ def home(files: Sequence[Path] = ()) -> int:
         error = crash.run_app_twice(
             lambda before: _app(files, opened, before),
             folder,
+            interrupt=interrupt,
             terminate=terminate,
             hang_up=hang_up,
         )

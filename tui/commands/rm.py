@@ -10,6 +10,7 @@ from launcher.hosts.auth_prompt import PromptHandler
 from launcher.printable import printable
 from launcher.session.deletion import HeldRun, ResultsLeftError, delete_runs, held_runs
 from launcher.session.kept_results import free_hosts
+from launcher.session.named_runs import any_run
 from launcher.store.runs import RunFolder
 from tui.commands.asking import terminal_asker
 from tui.exits import Exit
@@ -33,7 +34,7 @@ def rm(arguments: argparse.Namespace) -> int:
     folders: dict[str, RunFolder] = {}
     for name in arguments.runs:
         try:
-            folder = RunFolder.find(name)
+            folder = any_run(name)
             folders[folder.run_id] = folder
         except RunNotFoundError as error:
             message(str(error))

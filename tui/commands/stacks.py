@@ -12,9 +12,8 @@ from launcher.run.stack_groups import Stacks, record
 from launcher.session.client import RunClient
 from launcher.session.control import STACKS_SECONDS
 from launcher.session.launcher_link import has_launcher
-from launcher.store.runs import RunFolder
 from launcher.store.stream import read_end
-from tui.commands.which_run import run_and_tasks
+from tui.commands.which_run import named_active_run, run_and_tasks
 from tui.exits import Exit
 from tui.streams import message, write_json
 
@@ -30,8 +29,10 @@ def stacks(arguments: argparse.Namespace) -> int:
         LauncherError: nobody supervises the run.
         TaskNotFoundError: the run has no such task.
     """
-    run_id, names = run_and_tasks(arguments.run, arguments.tasks, arguments.command)
-    folder = RunFolder.find(run_id, removed=True)
+    command = arguments.command
+    folder, names = run_and_tasks(
+        arguments.run, arguments.tasks, command, lambda word: named_active_run(word, command)
+    )
     if not has_launcher(folder):
         ended = read_end(folder.events, folder.run_id) is not None
         kept = ", ".join(str(file) for file in sorted(folder.path.glob("stacks-*.json")))

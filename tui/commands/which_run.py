@@ -1,14 +1,16 @@
-"""The run that a command means where the command line names none: the one active run."""
+"""The run that a command line means: that of a word, or without one the one active run."""
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from launcher.errors import RunNotFoundError, TfmuxError
 from launcher.printable import printable
-from launcher.session.run_list import active_runs
+from launcher.session.named_runs import SeveralRunsError, active_run, latest_run
+from launcher.session.run_list import ListedRun, active_runs
+from launcher.session.stored import stored_folder
 from launcher.store.runs import RunFolder
 from tui.commands.ps import print_unreadable, table
 from tui.streams import message, write_line
@@ -16,24 +18,28 @@ from tui.streams import message, write_line
 _MOST_LISTED = 10
 
 
-def run_and_tasks(run: str | None, tasks: Sequence[str], command: str) -> tuple[str, list[str]]:
+def run_and_tasks(
+    run: str | None, tasks: Sequence[str], command: str, find: Callable[[str], RunFolder]
+) -> tuple[RunFolder, list[str]]:
     """The run and the tasks that `RUN TASK …` mean. Where the first word is no run and has a colon,
     as no id has, it is a task of the one active run.
 
     Raises:
-        RunNotFoundError: no run was named, and none or several are active.
+        RunNotFoundError: no run was named, and none or several are active, or `find` has none.
     """
-    if run is not None and ":" in run:
-        try:
-            RunFolder.find(run)
-        except RunNotFoundError:
-            return active_run(command), [run, *tasks]
-    return (active_run(command) if run is None else run), list(tasks)
+    if run is None:
+        return only_active_run(command), list(tasks)
+    try:
+        return find(run), list(tasks)
+    except RunNotFoundError:
+        if ":" not in run:
+            raise
+    return only_active_run(command), [run, *tasks]
 
 
 def run_and_patterns(
     run: str | None, patterns: Sequence[str], command: str
-) -> tuple[str, list[str]]:
+) -> tuple[RunFolder, list[str]]:
     """The run and the patterns that `RUN PATTERN …` mean. Where the first word is no run it is a
     pattern for the one active run, which is said.
 
@@ -41,23 +47,59 @@ def run_and_patterns(
         RunNotFoundError: no run was named, and none or several are active.
     """
     if run is None:
-        return active_run(command), list(patterns)
+        return only_active_run(command), list(patterns)
     try:
-        return RunFolder.find(run).run_id, list(patterns)
+        return named_latest_run(run, command), list(patterns)
     except RunNotFoundError as error:
         active = active_runs()
-        if len(active.runs) != 1 or _may_begin(run):
+        if len(active.runs) != 1 or isinstance(error, SeveralRunsError):
             raise error
-        name = active.runs[0].folder.run_id
+        folder = active.runs[0].folder
         message(
-            f"{printable(run)} is not a run; using it as a path in the workdir of {printable(name)}"
+            f"{printable(run)} is not a run; using it as a path in the workdir of "
+            f"{printable(folder.run_id)}"
         )
-        return name, [run, *patterns]
+        return folder, [run, *patterns]
 
 
-def _may_begin(word: str) -> bool:
-    """The word is the beginning of several runs."""
-    return any(folder.run_id.startswith(word) for folder in RunFolder.all())
+def named_latest_run(word: str, command: str) -> RunFolder:
+    """The run to read that a word means, which is said on stderr.
+
+    Raises:
+        RunNotFoundError: none is called so, or several active ones are, which are listed.
+    """
+    try:
+        folder, sentence = latest_run(word)
+    except SeveralRunsError as error:
+        raise _listed(error, command) from None
+    if sentence:
+        message(sentence)
+    return folder
+
+
+def named_active_run(word: str, command: str) -> RunFolder:
+    """The active run that a word means.
+
+    Raises:
+        RunNotFoundError: none is called so, or several are, which are listed.
+    """
+    try:
+        return active_run(word)
+    except SeveralRunsError as error:
+        raise _listed(error, command) from None
+
+
+def _listed(error: SeveralRunsError, command: str) -> SeveralRunsError:
+    """Lists the runs of an error, and says how one of them is named."""
+    _print_list(error.runs)
+    example = printable(error.runs[0].folder.run_id)
+    return SeveralRunsError(f"{error}: name one, such as `tfmux {command} {example}`", error.runs)
+
+
+def _print_list(runs: Sequence[ListedRun]) -> None:
+    write_line(table(tuple(runs[:_MOST_LISTED]), time.time()).rstrip("\n"))
+    if len(runs) > _MOST_LISTED:
+        message(f"these are the newest {_MOST_LISTED}; `tfmux ps` lists all")
 
 
 def last_run() -> RunFolder:
@@ -79,22 +121,26 @@ def last_run() -> RunFolder:
     return newest
 
 
-def named_or_active(arguments: argparse.Namespace) -> str:
+def named_or_active(arguments: argparse.Namespace) -> RunFolder:
     """The run of a command that takes `RUN` and `--file`.
 
     Raises:
-        TfmuxError: a cluster file was given without a run.
-        RunNotFoundError: no run was named, and none or several are active.
+        TfmuxError: a cluster file was given without a run, or cannot be used.
+        RunNotFoundError: no active run is called so; no run was named, and none or several are
+            active.
     """
-    if arguments.run is not None:
-        return str(arguments.run)
-    if arguments.file is not None:
+    run, file = arguments.run, arguments.file
+    if run is not None and file is not None:
+        return stored_folder(run, file, removed=True)
+    if run is not None:
+        return named_active_run(run, arguments.command)
+    if file is not None:
         raise TfmuxError("--file needs the run's whole id, too: the TFMUX_RUN_ID of its tasks")
-    return active_run(arguments.command)
+    return only_active_run(arguments.command)
 
 
-def active_run(command: str) -> str:
-    """The id of the one active run. Several are listed on stderr.
+def only_active_run(command: str) -> RunFolder:
+    """The one active run. Several are listed on stderr.
 
     Raises:
         RunNotFoundError: there are none or several; for `kill`, also where a run cannot be read,
@@ -102,20 +148,18 @@ def active_run(command: str) -> str:
     """
     found = active_runs()
     print_unreadable(found)
-    active = [run.folder.run_id for run in found.runs]
+    active = [run.folder for run in found.runs]
     if not active:
         raise RunNotFoundError(_none_active(command))
     unclear = command == "kill" and bool(found.unreadable)
     if len(active) == 1 and not unclear:
         return active[0]
-    if found.runs:
-        write_line(table(found.runs[:_MOST_LISTED], time.time()).rstrip("\n"))
-    if len(found.runs) > _MOST_LISTED:
-        message(f"these are the newest {_MOST_LISTED}; `tfmux ps` lists all")
+    _print_list(found.runs)
     those = f"{len(active)} runs are active"
     if len(active) == 1:
         those = "1 run is active, and another may be"
-    raise RunNotFoundError(f"{those}: name one, such as `tfmux {command} {printable(active[0])}`")
+    example = printable(active[0].run_id)
+    raise RunNotFoundError(f"{those}: name one, such as `tfmux {command} {example}`")
 
 
 def _none_active(command: str) -> str:

@@ -30,13 +30,13 @@ def ids() -> set[str]:
 def test_the_named_runs_are_deleted(capfd: pytest.CaptureFixture[str]) -> None:
     """By their ids or beginnings, those on the same line as one that is not known, too."""
     first, second, third = (ended_run(name) for name in ("first", "second", "third"))
-    code, out, err = said(capfd, "rm", first.run_id, "sec", "nothing")
+    code, out, err = said(capfd, "rm", first.run_id, second.run_id[:-2], "nothing")
     assert code == 2 and out == f"{first.run_id}\n{second.run_id}\n"
     assert "no run 'nothing' here" in err
     assert ids() == {third.run_id}
-    ended_run("thirdly")
+    ended_run("third")
     code, out, err = said(capfd, "rm", "third")
-    assert (code, out) == (2, "") and "the beginning of several runs" in err
+    assert (code, out) == (2, "") and "the name or the beginning of several runs" in err
     assert len(ids()) == 2
 
 

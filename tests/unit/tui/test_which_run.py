@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from launcher.paths import runs_home
-from launcher.run import events as ev
 from launcher.store.runs import RunFolder
-from tests.support.homes import begun_run, ended_run
+from tests.support.homes import ended_run
 from tui.main import main
-
-
-@pytest.fixture
-def active() -> Iterator[Callable[[str], RunFolder]]:
-    """Makes runs that have a launcher, and two lines of log."""
-    locks = []
-
-    def make(name: str) -> RunFolder:
-        folder = begun_run(name, ev.HostUp(1000.5, "localhost"))
-        for index in range(2):
-            (folder.path / f"worker-{index}.log").write_text(f"{name} {index}\n")
-        lock = folder.take_lock()
-        assert lock is not None
-        locks.append(lock)
-        return folder
-
-    yield make
-    for lock in locks:
-        os.close(lock)
 
 
 def said(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
