@@ -266,7 +266,7 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
         )
 
     if logs := command("logs", help="print the logs of an active or past run"):
-        _run_argument(logs)
+        _any_run_argument(logs)
         logs.add_argument(
             "task", nargs="?", metavar="TASK", help="task, such as worker:0 (default: all tasks)"
         )
@@ -276,7 +276,7 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
         )
 
     if stacks := command("stacks", help="print what every task of a run is doing (stack traces)"):
-        _run_argument(stacks)
+        _active_run_argument(stacks)
         stacks.add_argument(
             "tasks",
             nargs="*",
@@ -286,7 +286,7 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
         stacks.add_argument("--json", action="store_true", help="print a JSON object")
 
     if collect := command("collect", help="fetch results of a run from its hosts"):
-        _run_argument(collect)
+        _any_run_argument(collect)
         collect.add_argument(
             "patterns",
             nargs="*",
@@ -299,7 +299,8 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
             "runs",
             nargs="*",
             metavar="RUN",
-            help="run id, or a prefix of one (with --hosts, without any: all past runs)",
+            help="run id or its beginning, or name of a cluster with one run "
+            "(with --hosts, without any: all past runs)",
         )
         remove.add_argument(
             "--force",
@@ -431,17 +432,28 @@ def _hosts_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run_argument(parser: argparse.ArgumentParser) -> None:
+def _active_run_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "run",
         metavar="RUN",
         nargs="?",
-        help="run id, or a prefix of one (default: the only active run)",
+        help="active run: name of its cluster, or run id or its beginning "
+        "(default: the only active run)",
+    )
+
+
+def _any_run_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "run",
+        metavar="RUN",
+        nargs="?",
+        help="name of a cluster, run id, or the beginning of one: the active run, else the newest "
+        "(default: the only active run)",
     )
 
 
 def _run_options(parser: argparse.ArgumentParser) -> None:
-    _run_argument(parser)
+    _active_run_argument(parser)
     parser.add_argument(
         "--file", type=_path, help="cluster file of the run, on a machine that did not launch it"
     )

@@ -10,17 +10,21 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from launcher.paths import runs_home
+from launcher.store.living_runs import Holder, LivingRun, entry_path
 from tests.support.command import run
 from tests.support.patience import PATIENCE
 from tests.support.requirements import require
 from tui import demos
 from tui.main import COMMANDS, build_parser
 
+ACTIVE, ENDED = "mnist-20261120-183002-7f3a", "other-20261120-183002-7f3b"
+ELSEWHERE = "elsewhere-20261120-183002-7f3c"
 BASH = """
 source "$1"; shift
 complete -p tfmux >&2
@@ -41,15 +45,22 @@ def script(shell: str, folder: Path) -> Path:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Return a working directory with a cluster file, in the home of a user with two runs."""
-    for name in ("mnist-20261120-183002-7f3a", "other-20261120-183002-7f3b"):
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Return a working directory with a cluster file, in the home of a user with two runs, of which
+    the first is active."""
+    for name in (ACTIVE, ENDED):
         (runs_home() / name).mkdir(parents=True)
+    entry = LivingRun(ACTIVE, runs_home() / ACTIVE, ("localhost",), Holder(), False, True)
+    entry_path(ACTIVE).write_bytes(entry.line())
+    elsewhere = LivingRun(ELSEWHERE, tmp_path / ELSEWHERE, (), Holder(), False, True)
+    entry_path(ELSEWHERE).write_bytes(elsewhere.line())
     place = tmp_path / "work"
     place.mkdir()
     (place / "cluster.toml").touch()
     (place / "notes.txt").touch()
-    return place
+    yield place
+    for name in (ACTIVE, ELSEWHERE):
+        entry_path(name).unlink()
 
 
 def offered(shell: str, path: Path, folder: Path, *words: str) -> set[str]:
@@ -78,11 +89,13 @@ def test_a_shell_offers_commands_options_demos_runs_and_files(
     def offer(*words: str) -> set[str]:
         return offered(shell, path, folder, *words)
 
-    runs = {each.name for each in runs_home().iterdir()}
     assert offer("") >= set(COMMANDS)
     assert offer("demo", "") >= set(demos.names())
-    assert offer("attach", "") == offer("up", "c.toml", "--resume", "") == runs
-    assert offer("kill", "m") == {"mnist-20261120-183002-7f3a"}
+    for command in ("attach", "kill", "stacks"):
+        assert offer(command, "") == {"mnist", ACTIVE}, command
+    for command in (["logs"], ["collect"], ["rm"], ["up", "c.toml", "--resume"]):
+        assert offer(*command, "") == {"mnist", ACTIVE, "other", ENDED}, command
+    assert offer("logs", "o") == {"other", ENDED}
     assert offer("up", "") == {"cluster.toml"}
     assert offer("check", "--") >= {"--json", "--accept-new", "--hosts-from", "--hostfile"}
     assert offer("up", "--hosts-from", "") == {"slurm", "hostfile", "openmpi"}
@@ -127,7 +140,9 @@ def test_zsh_offers_commands_and_runs(tmp_path: Path, folder: Path) -> None:
         os.write(leader, b"tfmux att\t")
         wait_for("attach ")
         os.write(leader, b"mn\t")
-        wait_for("mnist-20261120-183002-7f3a")
+        wait_for("mnist")
+        os.write(leader, b"\t")
+        wait_for(ACTIVE)
         os.write(leader, b"\x15tfmux \t")
         for name in sorted(COMMANDS):
             wait_for(name)

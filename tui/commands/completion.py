@@ -1,7 +1,8 @@
 """`tfmux completion`: a script by shtab that completes commands, options, demos, runs and files.
 
-Runs are looked up by the shell each time, in the directory where they are kept: no Python starts
-at a press of Tab.
+Runs are looked up by the shell each time, in the directory where they are kept and in the index of
+living runs: no Python starts at a press of Tab. For commands that take active runs only these are
+offered, as far as they have a launcher process, or had one that was killed.
 """
 
 from __future__ import annotations
@@ -18,17 +19,34 @@ from launcher.cluster.choices import Framework
 from tui import demos
 from tui.exits import Exit
 
-_LIST = "sh -c 'ls \"${XDG_DATA_HOME:-$HOME/.local/share}/tfmux/runs\" 2>/dev/null'"
-_RUNS = {
-    "bash": "_tfmux_runs",
-    "zsh": "_tfmux_runs",
-    "fish": "(_tfmux_runs)",
-    "preamble": {
-        "bash": f'_tfmux_runs() {{ compgen -W "$({_LIST})" -- "$1"; }}\n',
-        "zsh": f"_tfmux_runs() {{ compadd $({_LIST}) }}\n",
-        "fish": f"function _tfmux_runs; {_LIST}; end\n",
-    },
-}
+_ENTER = 'cd "${XDG_DATA_HOME:-$HOME/.local/share}/tfmux/runs" 2>/dev/null || exit'
+_NAMES = 'sed -E "p;s/-[0-9]{8}-[0-9]{6}-[0-9a-f]{4}$//" | sort -u'
+"""Each id, and the name of its cluster."""
+_INDEX = (
+    'for file in /tmp/tfmux-$(id -u)*/*.launcher; do test -O "$file" && '
+    r'sed -n "s/^{\"run\": \"\([A-Za-z0-9._-]*\)\".*/\1/p" "$file"; done'
+)
+_ACTIVE = f'{_INDEX} | while read -r run; do test -d "$run" && echo "$run"; done'
+_ACTIVE_COMMANDS = frozenset(("attach", "kill", "stacks"))
+
+
+def _from_shell(function: str, words: str) -> dict[str, Any]:
+    """The completion of an argument by lines that `sh` writes in the directory of runs."""
+    lines = f"sh -c '{_ENTER}; {{ {words}; }} | {_NAMES}'"
+    return {
+        "bash": function,
+        "zsh": function,
+        "fish": f"({function})",
+        "preamble": {
+            "bash": f'{function}() {{ compgen -W "$({lines})" -- "$1"; }}\n',
+            "zsh": f"{function}() {{ compadd $({lines}) }}\n",
+            "fish": f"function {function}; {lines}; end\n",
+        },
+    }
+
+
+_RUNS = _from_shell("_tfmux_runs", "ls")
+_ACTIVE_RUNS = _from_shell("_tfmux_active_runs", _ACTIVE)
 # shtab's own pattern for zsh, (*.toml), is a list of glob qualifiers there.
 _CLUSTERS = {**shtab.glob("*.toml"), "zsh": "_files -g '*.toml'"}
 _VALUES = {"RUN": _RUNS, "FILE": shtab.FILE, "DIR": shtab.DIRECTORY}
@@ -38,8 +56,11 @@ def completion(arguments: argparse.Namespace) -> int:
     """Prints the script of a shell."""
     parser: argparse.ArgumentParser = arguments.parser
     for each in _parsers(parser):
+        active = each.prog.rpartition(" ")[2] in _ACTIVE_COMMANDS
         for action in each._actions:
             _prepare(action)
+            if active and action.dest == "run":
+                action.complete = _ACTIVE_RUNS  # type: ignore[attr-defined]  # of shtab
     sys.stdout.write(f"{shtab.complete(parser, shell=arguments.shell).rstrip()}\n")
     return Exit.SUCCESS
 
