@@ -149,7 +149,7 @@ class _KnownRuns:
         ]
 
     def active(self, folders: Sequence[RunFolder]) -> list[ListedRun]:
-        """Those of the runs that are active, or could not be read: these may be. Hosts of runs
+        """Picks the runs that are active, and those that cannot be read and may be. Hosts of runs
         without a launcher process are asked."""
         ids = {folder.run_id for folder in folders}
         listed = active_runs([folder for folder in folders if folder.is_there])

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from launcher.store.runs import RunFolder
-from tests.processes.test_repeated_kills import await_lines, cluster, is_killed, only_run
 from tests.support.budgets import soak
 from tests.support.cluster_texts import one_task
 from tests.support.command import write
 from tests.support.paths import REPOSITORY
 from tests.support.patience import PATIENCE, wait_until
+from tests.support.saving_task import await_lines, cluster, is_killed, only_run
 from tests.support.terminal import Terminal
 
 TFMUX = (sys.executable, "-m", "tui.main")

@@ -26,49 +26,17 @@ from tests.support.cluster_texts import one_task
 from tests.support.command import Up, write
 from tests.support.paths import REPOSITORY
 from tests.support.patience import PATIENCE, wait_until
+from tests.support.saving_task import await_lines, cluster, is_killed, only_run
 from tests.support.snapshots import wait
 from tests.testbed import guard
 from tui.run_clients import RunClients
 
-SAVES = """
-import os, signal, time
-
-def save(*_):
-    while not os.path.exists('go on'):
-        print('saves', flush=True)
-        time.sleep(0.02)
-    time.sleep(0.5)
-    open('saved', 'w').close()
-    os._exit(0)
-
-signal.signal(signal.SIGTERM, save)
-while True:
-    print('trains', flush=True)
-    time.sleep(0.02)
-"""
 DEAF = """
 import signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print('trains', flush=True)
 time.sleep(1000)
 """
-
-
-def cluster(folder: Path, script: str = SAVES, settings: str = "") -> Path:
-    """A task that takes its time after TERM, and is given it."""
-    return write(folder, one_task(script, settings=settings).replace("grace = 2.0", "grace = 600"))
-
-
-def is_killed(folder: RunFolder) -> bool:
-    """The launcher has been told of a kill."""
-    return '"killing"' in folder.events.read_text()
-
-
-def await_lines(folder: RunFolder, count: int) -> None:
-    """Waits for so many more lines of the task: each tells a client that nobody reads."""
-    log = folder.path / "worker-0.log"
-    begun = log.read_bytes().count(b"\n")
-    wait_until(lambda: log.read_bytes().count(b"\n") >= begun + count, "later lines", PATIENCE)
 
 
 def clients(folder: RunFolder) -> int:
@@ -81,11 +49,6 @@ def clients(folder: RunFolder) -> int:
 
 async def nobody(prompt: AuthPrompt) -> None:
     """Answers no prompt."""
-
-
-def only_run() -> RunFolder:
-    (folder,) = RunFolder.all()
-    return folder
 
 
 @contextmanager

@@ -71,10 +71,9 @@ def test_the_name_means_the_launch_that_goes_on(tmp_path: Path) -> None:
         assert stacks.returncode == 0 and "time.sleep(0.2)" in stacks.stdout, stacks
         with Up("attach", "mxnet", "--json") as attached:
             attached.log("worker:0", "tick")
-            assert attached.run_id == up.run_id
             done = command.run("kill", "mxnet")
             assert done.returncode == 0 and f"run {up.run_id}:" in done.stdout, done
-            assert attached.wait() == up.wait() == 130
+            assert attached.wait() == up.wait() == 130 and attached.run_id == up.run_id
         for words in (["kill", "mxnet"], ["kill", "mx"], ["attach", "mxnet-"], ["stacks", "mxn"]):
             assert command.run(*words).returncode == 2, words
         assert other.process.poll() is None and "worker:0" in living()

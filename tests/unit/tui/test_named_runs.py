@@ -106,7 +106,7 @@ def test_of_several_active_ones_none_is_taken(
 def test_a_run_that_cannot_be_read_may_be_meant(
     command: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """It is no other's name that is given."""
+    """The name of another run is none of its own."""
     folder = begun_run("mine")
     (runs_home() / "mine-20261120-183002-7f3b").write_text("no folder")
     (runs_home() / "other-20261120-183002-7f3b").write_text("no folder")
