@@ -93,8 +93,8 @@ def test_a_shell_offers_commands_options_demos_runs_and_files(
     assert offer("demo", "") >= set(demos.names())
     for command in ("attach", "kill", "stacks"):
         assert offer(command, "") == {"mnist", ACTIVE}, command
-    for command in (["logs"], ["collect"], ["rm"], ["up", "c.toml", "--resume"]):
-        assert offer(*command, "") == {"mnist", ACTIVE, "other", ENDED}, command
+    for words in (["logs"], ["collect"], ["rm"], ["up", "c.toml", "--resume"]):
+        assert offer(*words, "") == {"mnist", ACTIVE, "other", ENDED}, words
     assert offer("logs", "o") == {"other", ENDED}
     assert offer("up", "") == {"cluster.toml"}
     assert offer("check", "--") >= {"--json", "--accept-new", "--hosts-from", "--hostfile"}
