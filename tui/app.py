@@ -29,6 +29,7 @@ from textual.screen import ModalScreen, Screen
 from textual.theme import Theme
 
 from launcher.errors import TfmuxError
+from launcher.in_time import import_in_time
 from launcher.run.states import Outcome, RunPhase
 from tui.clipboard import copy
 from tui.config import Config, load_config
@@ -56,6 +57,15 @@ if TYPE_CHECKING:
 SCREENS = Binding.Group("Metrics, hosts")
 RECEIPT_SECONDS = 1.5
 """Seconds for which a clean receipt is shown before the app leaves by itself."""
+_NEEDED_LATE = (
+    "tui.outcome",
+    "tui.log.hints",
+    "tui.log.remarks",
+    *(f"tui.screens.{name}" for name in ("dialogs", "hosts_screen", "metrics_screen")),
+    *(f"tui.screens.{name}" for name in ("stacks_screen", "cause_screen", "help")),
+    "tui.failure_report",
+)
+"""What a run's screen opens, and what says how the run has ended."""
 
 
 def _key(event: events.Key | events.Paste) -> str:
@@ -396,6 +406,7 @@ class TfmuxApp(App[int]):
         from tui.screens.run_screen import RunScreen
 
         self._run_screen = RunScreen(control, self._memory)
+        self.call_after_refresh(import_in_time, *_NEEDED_LATE)
         return self._run_screen
 
     def close_run(self, code: int) -> None:

@@ -21,6 +21,7 @@ from typing import TextIO
 from launcher.api import Run
 from launcher.errors import LauncherError
 from launcher.ids import TaskId
+from launcher.in_time import import_in_time
 from launcher.printable import pictured, without_escapes
 from launcher.quantities import size
 from launcher.run.snapshot import AllocationView
@@ -41,6 +42,8 @@ _RECEIPT_SECONDS = 0.5
 _AFTER_KILL_SECONDS = 2.0
 _AT_ONCE = 1 << 18
 """Bytes that are written together when there are more."""
+_NEEDED_LATE = ("tui.outcome", "tui.log.hints", "tui.log.remarks", "rich.text", "rich.cells")
+"""What says how a run has ended."""
 
 
 def run_headless(
@@ -67,7 +70,7 @@ async def _follow(
         out.print_left_out()
         out.print_lost()
         snapshot, detached = run.snapshot(), run.client.detached
-        from tui.outcome import report  # a launch would wait for it
+        from tui.outcome import report  # a launch would wait for it; see `_NEEDED_LATE`
 
         write_line(report(snapshot, run.folder, detached=detached))
         return exit_code(snapshot.exit_code, detached=detached)
@@ -75,6 +78,7 @@ async def _follow(
 
 async def _print(run: Run, out: _Output) -> None:
     """Prints events, and log lines as they come, until the run has ended."""
+    import_in_time(*_NEEDED_LATE)
     events, told = run.events(), False
     coming = asyncio.ensure_future(anext(events, None))
     due = 0.0

@@ -32,7 +32,7 @@ _STAYS = {"results", "stage", "stage.index", "stage.prepared"}
 """What may stay of a run's folder when its agent has removed it."""
 ABOVE = "above-workdir"
 """What `..` is called in the paths of results, where a task has written above its workdir."""
-OWN = {"agent", "began", "ended", "exit", "logs", "results", "stage", "tools"}
+OWN = {"agent", "began", "died", "ended", "exit", "logs", "results", "stage", "tools"}
 """First parts of the names that tfmux's own files have in a run's folder."""
 _REBOOTED = "the host has rebooted"
 _AGENT_DIED = "the agent died"
@@ -177,8 +177,9 @@ class Folders:
     """The places of one run on this host. `failure` says why an engine could not start the agent:
     only bridges can tell it anybody. A watchdog keeps `watch` locked as long as it lives, and has
     its pid and start time in there. `began` names the boot and the agent that began; `end` is one
-    line that the agent has left for the next one (`write_end`), `ended` its watchdog's word.
-    `leaving` is there from when the agent begins to move results until it has gone."""
+    line that the agent has left for the next one (`write_end`), `ended` its watchdog's word, and
+    `died` the reason; agents of other versions read all of these. `leaving` is there from when the
+    agent begins to move results until it has gone."""
 
     def __init__(self, run_id: str, host: str, logs: str | None, environ: dict[str, str]) -> None:
         name = f"{run_id}.{host}"
@@ -197,6 +198,7 @@ class Folders:
         self.began = os.path.join(self.run, "began")
         self.end = os.path.join(self.run, "exit")
         self.ended = os.path.join(self.run, "ended")
+        self.died = os.path.join(self.run, "died")
         self._beginning = ""
         self.errors = os.path.join(self.run, "agent.log")
         self.stage = os.path.join(self.run, "stage")
@@ -279,8 +281,11 @@ class Folders:
     def _ended(self, began: str) -> tuple[str, str]:
         """What the watchdog of the agent that `began` has written: its proof, or that there is
         none, and why the agent died."""
-        proof, _, why = _read(self.ended).partition("\n")
-        return (proof, why) if began and proof.startswith(began) else ("", "")
+        proof = _read(self.ended)
+        if not began or not proof.startswith(began):
+            return "", ""
+        whose, _, why = _read(self.died).partition("\n")
+        return proof, why if whose == began else ""
 
     @property
     def last_words(self) -> str:
@@ -341,11 +346,13 @@ class Folders:
             _write(self.end, json.dumps(end))
 
     def write_ended(self, why: str, *, proven: bool) -> None:
-        """Writes down why the agent died, and that its watchdog has ended what was left. A file of
-        its own: a watchdog that was held may come long after the next agent's last line."""
+        """Writes down why the agent died, and that its watchdog has ended what was left. Files of
+        their own: a watchdog that was held may come long after the next agent's last line."""
         proof = self._beginning + ("" if proven else " without proof")
         with suppress(OSError):  # a full disk, or the next agent has removed the folder
-            _write(self.ended, f"{proof}\n{why}")
+            _write(self.died, f"{self._beginning}\n{why}")
+        with suppress(OSError):
+            _write(self.ended, proof)
 
     @property
     def cache(self) -> str:

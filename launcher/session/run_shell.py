@@ -254,6 +254,7 @@ class RunShell:
             self.spawn(self.allocation.supervise(), "allocation")
         if self.hooks is not None:
             self.hooks.begin()
+        self.teardown.prepare()
         self.spawn(self.hosts.stats.poll(), _STATS)
         self.spawn(self.disk.watch(), "disk")
         self.spawn(self._watch(), "clock")

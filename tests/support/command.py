@@ -54,14 +54,22 @@ def fork_launchers() -> None:
 
 
 def start(
-    words: Sequence[str], env: Mapping[str, str], cwd: Path
+    words: Sequence[str], env: Mapping[str, str], cwd: Path, site: Path | None = None
 ) -> tuple[Process | subprocess.Popen[bytes], IO[str], IO[str]]:
-    """Starts a command, and returns what it writes to stdout and stderr, too."""
+    """Starts a command, and returns what it writes to stdout and stderr, too: with `site` that of
+    the packages in this folder."""
     argv = [*_INTERPRETER, *words]
     stdout, stdout_end = os.pipe()
     stderr, stderr_end = os.pipe()
     try:
-        process = _server().start(argv, env=env, cwd=cwd, stdout=stdout_end, stderr=stderr_end)
+        process: Process | subprocess.Popen[bytes]
+        if site is not None:
+            env = {**env, "PYTHONPATH": str(site)}
+            process = subprocess.Popen(
+                argv, env=env, cwd=site, stdout=stdout_end, stderr=stderr_end
+            )
+        else:
+            process = _server().start(argv, env=env, cwd=cwd, stdout=stdout_end, stderr=stderr_end)
     finally:
         os.close(stdout_end)
         os.close(stderr_end)
@@ -69,9 +77,13 @@ def start(
 
 
 def run(
-    *words: str, timeout: float = PATIENCE, prefix: Sequence[str] = ()
+    *words: str,
+    timeout: float = PATIENCE,
+    prefix: Sequence[str] = (),
+    site: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a command to its end; behind the command `prefix` by an interpreter of its own.
+    """Runs a command to its end; behind the command `prefix` by an interpreter of its own, with
+    `site` that of the packages in this folder.
 
     Raises:
         subprocess.TimeoutExpired: it goes on, or another process holds its stdout or stderr.
@@ -79,7 +91,7 @@ def run(
     if prefix:
         argv = [*prefix, *_INTERPRETER, *words]
         return subprocess.run(argv, capture_output=True, text=True, timeout=timeout, cwd=REPOSITORY)
-    process, stdout, stderr = start(words, os.environ, REPOSITORY)
+    process, stdout, stderr = start(words, os.environ, REPOSITORY, site)
     with stdout, stderr:
         try:
             said = _read_all([stdout.fileno(), stderr.fileno()], timeout)
@@ -122,9 +134,15 @@ class Up:
     """
 
     def __init__(
-        self, *words: str, env: Mapping[str, str] | None = None, cwd: Path = REPOSITORY
+        self,
+        *words: str,
+        env: Mapping[str, str] | None = None,
+        cwd: Path = REPOSITORY,
+        site: Path | None = None,
     ) -> None:
-        self.process, self._stdout, self._stderr = start(words, {**os.environ, **(env or {})}, cwd)
+        self.process, self._stdout, self._stderr = start(
+            words, {**os.environ, **(env or {})}, cwd, site
+        )
         self.events: list[dict[str, Any]] = []
         self.said = ""
         self._news = threading.Condition()

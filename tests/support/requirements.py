@@ -18,7 +18,7 @@ def require_testbed() -> None:
 def require(reason: str | None) -> None:
     """Skip the test, or fail it in CI, for that reason if there is one."""
     if reason is not None and os.environ.get("CI"):
-        pytest.fail(f"{reason}, and in CI a missing testbed is a failure", pytrace=False)
+        pytest.fail(f"{reason}, and in CI that is a failure", pytrace=False)
     if reason is not None:
         pytest.skip(reason)
 

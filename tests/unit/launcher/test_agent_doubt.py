@@ -149,3 +149,14 @@ def test_an_agent_that_died_with_its_watchdog_has_left_no_word(begin: Begin) -> 
         before = found.begin(found.make())
         assert before[2:] == ("the agent died", (), (), 0) and before.word is Word.NONE
         Path(found.end).write_text('{"proves": "')
+
+
+def test_the_proof_of_a_watchdog_is_all_that_its_file_holds(begin: Begin) -> None:
+    """Given an agent that died, then the file of its watchdog has the agent's beginning and nothing
+    else, which agents of earlier versions compare whole; the next one knows why all the same."""
+    first, _ = begin()
+    first.write_ended("SIGKILL killed it", proven=True)
+    assert Path(first.ended).read_text() == Path(first.began).read_text()
+    assert first.last_words.endswith("SIGKILL killed it")
+    first.write_ended("SIGKILL killed it", proven=False)
+    assert Path(first.ended).read_text() == f"{Path(first.began).read_text()} without proof"
