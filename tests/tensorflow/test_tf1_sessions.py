@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -87,11 +88,27 @@ def test_a_program_that_is_another_task_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str, words: list[str], said: str
 ) -> None:
     """Where the task that was started is in its cluster, too; a program may have another one."""
-    script = SERVER
-    for number, port in enumerate(free_ports(2)):
-        script = script.replace(f"PORT{number}", str(port))
+    script, places = SERVER, [f"localhost:{port}" for port in free_ports(2)]
+    for number, place in enumerate(places):
+        script = script.replace(f"localhost:PORT{number}", place)
     (tmp_path / "server.py").write_text(script)
     monkeypatch.setenv("TFMUX_TASK", f"mnist-1/{task}/1;")
+    spec = {"worker": places, "local": places[1:], "main": places}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": spec}))
     done = tf1(tmp_path, "server.py", *words)
     assert (done.returncode, done.stdout) == ((1, "") if said else (0, "started grpc\n")), done
     assert said in done.stderr
+
+
+def test_a_program_with_a_cluster_of_its_own_may_be_any_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that forks a ps and its workers, in the notebooks that teach it: each is another task
+    than the one that was started."""
+    places = [f"localhost:{port}" for port in free_ports(4)]
+    script = SERVER.replace("localhost:PORT0", places[0]).replace("localhost:PORT1", places[1])
+    (tmp_path / "server.py").write_text(script)
+    monkeypatch.setenv("TFMUX_TASK", "mnist-1/worker:0/1;")
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"worker": places[2:]}}))
+    done = tf1(tmp_path, "server.py", "--task_id=1")
+    assert (done.returncode, done.stdout) == (0, "started grpc\n"), done.stderr

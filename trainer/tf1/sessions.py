@@ -11,6 +11,7 @@ because of a mistyped flag, is refused.
 
 import functools
 import inspect
+import json
 import math
 import os
 import sys
@@ -108,7 +109,8 @@ def _definition(
 
 
 def _check_task(definition: Any) -> None:
-    """Refuses to be another task than the one that tfmux has started.
+    """Refuses to be another task than the one that tfmux has started. A program that has a cluster
+    of its own, such as one that forks all tasks of it, may be whatever it likes.
 
     Raises:
         TrainerError: it would run as another one of the same job.
@@ -116,15 +118,22 @@ def _check_task(definition: Any) -> None:
     job, index, cluster = definition
     _, _, task = os.environ.get("TFMUX_TASK", "").rpartition("/")[0].rpartition("/")
     own, _, number = task.rpartition(":")
-    if own != job or job not in cluster.jobs or not number.isdecimal():
-        return
-    if index == int(number) or int(number) not in cluster.task_indices(job):
+    if own != job or index == int(number or -1) or not _has_own_address(cluster, own, number):
         return
     unknown = _unknown_flags()
     why = f"the program does not know {', '.join(unknown)}"
     if not unknown:
         why = f"the program starts the server of task {index} whatever its words say"
     raise TrainerError(f"{task} runs as {job}:{index}: {why}")
+
+
+def _has_own_address(cluster: Any, job: str, number: str) -> bool:
+    """Whether a cluster has the task that was started here where `TF_CONFIG` has it."""
+    try:
+        address = json.loads(os.environ["TF_CONFIG"])["cluster"][job][int(number)]
+        return bool(cluster.task_address(job, int(number)) == address)
+    except (KeyError, IndexError, TypeError, ValueError):
+        return False
 
 
 def _unknown_flags() -> list[str]:
