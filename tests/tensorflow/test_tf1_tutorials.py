@@ -255,6 +255,23 @@ def test_what_shares_a_variable_goes_with_it() -> None:
         assert alone.device == "/job:ps/task:0"
 
 
+@pytest.mark.parametrize("resource", [False, True])
+def test_what_only_reads_variables_does_not_go_with_them(resource: bool) -> None:
+    """A saver that is made outside any device reads those of two ps, and stays where the program
+    is."""
+    with tf.Graph().as_default() as graph:
+        for index in (0, 1):
+            with tf.device(f"/job:ps/task:{index}"):
+                tf.compat.v1.Variable(1.0, name=f"v{index}", use_resource=resource)
+        tf.compat.v1.train.Saver()
+        placer.Placer(NAMES, remote=True, soft=False).place(graph)
+        files = [op for op in graph.get_operations() if op.type in placer.FILES]
+        assert {op.type for op in files} == {"SaveV2", "RestoreV2"}
+        assert not [op.device for op in files if "job" in op.device]
+        assigned = {op.device for op in graph.get_operations() if "save/Assign" in op.name}
+        assert assigned == {"/job:ps/task:0", "/job:ps/task:1"}
+
+
 def test_a_session_without_a_server_has_what_was_made_since(tmp_path: Path) -> None:
     """What is colocated with an operation, for which a session with a server chose, had its device
     when it was made."""

@@ -204,8 +204,8 @@ def _together(operation: Any) -> list[Any]:
     """Operations with which one shares a device: they own what it changes, or are named in it."""
     owners = [
         tensor.op
-        for tensor in operation.inputs
-        if tensor.dtype._is_ref_dtype or tensor.dtype == tensorflow.resource
+        for tensor, taken_as in zip(operation.inputs, operation._input_types, strict=True)
+        if taken_as._is_ref_dtype or taken_as == tensorflow.resource  # else it reads, as savers do
     ]
     for name in operation.colocation_groups():
         if (text := name.decode().removeprefix("loc:@")) != operation.name:

@@ -22,8 +22,6 @@ import tensorflow
 from tensorflow.python.training import saver as savers
 from tensorflow.python.training import session_manager
 
-from trainer.exceptions import TrainerError
-
 v1 = tensorflow.compat.v1
 RECOVERY_WAIT_SECS = 1
 SILENCE = 3.0
@@ -113,7 +111,8 @@ def _check_task(definition: Any) -> None:
     of its own, such as one that forks all tasks of it, may be whatever it likes.
 
     Raises:
-        TrainerError: it would run as another one of the same job.
+        SystemExit: it would run as another one of the same job. Programs catch other exceptions,
+            and end as if they had succeeded.
     """
     job, index, cluster = definition
     _, _, task = os.environ.get("TFMUX_TASK", "").rpartition("/")[0].rpartition("/")
@@ -124,7 +123,7 @@ def _check_task(definition: Any) -> None:
     why = f"the program does not know {', '.join(unknown)}"
     if not unknown:
         why = f"the program starts the server of task {index} whatever its words say"
-    raise TrainerError(f"{task} runs as {job}:{index}: {why}")
+    sys.exit(f"trainer: {task} runs as {job}:{index}: {why}")
 
 
 def _has_own_address(cluster: Any, job: str, number: str) -> bool:
