@@ -45,6 +45,11 @@ class LauncherThread(LauncherProcess):
     def errors(self) -> str:
         return ""
 
+    @property
+    def pid(self) -> int:
+        """Nobody stops this one."""
+        return 0
+
 
 def _run(shell: RunShell, link: socket.socket, lock: int | None, on_close: str) -> None:
     with suppress(SystemExit):
