@@ -289,12 +289,36 @@ class _Case:
 
     @cached_property
     def votes(self) -> dict[TaskId, set[TaskId]]:
-        """The victims that lead to each task that is none."""
+        """The victims that lead to each task that is none: those that name it, and those that name
+        one of these."""
+        accusers = self._accusers
+        misled = {one.task for one in self.tasks if one.words.victim}
+        victims = {one.task for one in self.victims}
         found: dict[TaskId, set[TaskId]] = {}
-        for victim in self.victims:
-            for end in self._ends(victim, {victim.task}):
-                found.setdefault(end, set()).add(victim.task)
+        for end in [one for one in accusers if one not in misled]:
+            before, reached = [end], set[TaskId]()
+            while before:
+                fresh = accusers.get(before.pop(), set()) - reached
+                reached |= fresh
+                before += fresh
+            if voters := reached & victims:
+                found[end] = voters
         return found
+
+    @cached_property
+    def _accusers(self) -> dict[TaskId, set[TaskId]]:
+        """The victims that name each task by a name that nobody else has."""
+        called: dict[str, set[TaskId]] = {}
+        for one in self.tasks:
+            for name in (str(one.task), f"rank {one.rank}", *one.names):
+                called.setdefault(name, set()).add(one.task)
+        accusers: dict[TaskId, set[TaskId]] = {}
+        for one in self.tasks:
+            for peer in one.words.peers if one.words.victim else ():
+                named = called.get(peer, set()) - {one.task}
+                if len(named) == 1:  # no address of several tasks
+                    accusers.setdefault(named.pop(), set()).add(one.task)
+        return accusers
 
     @cached_property
     def named(self) -> list[TaskEvidence]:
@@ -303,18 +327,6 @@ class _Case:
         best = [one for one in self.tasks if len(self.votes.get(one.task, ())) == most > 0]
         alike = len({frozenset(self.votes[one.task]) for one in best}) == 1
         return best if alike and len(best) <= len(self.tasks) // 2 else []
-
-    def _ends(self, victim: TaskEvidence, seen: set[TaskId]) -> set[TaskId]:
-        """From a victim to those that it names; where one is a victim itself, further on."""
-        ends: set[TaskId] = set()
-        for peer in victim.words.peers:
-            named = [one for one in self.tasks if one.task not in seen and _is_called(one, peer)]
-            if len(named) != 1:
-                continue  # an address of several tasks
-            (other,) = named
-            seen.add(other.task)
-            ends |= self._ends(other, seen) if other.words.victim else {other.task}
-        return ends
 
     @property
     def lost(self) -> list[TaskEvidence]:
@@ -804,10 +816,6 @@ def _wait(stack: Sequence[StackFrame]) -> str:
     if found == own or not own.file:
         return str(own)
     return f"{found.function} ({own.file.rpartition('/')[2]}:{own.line})"
-
-
-def _is_called(one: TaskEvidence, peer: str) -> bool:
-    return peer == str(one.task) or peer in one.names or peer == f"rank {one.rank}"
 
 
 def _is_elsewhere(one: TaskEvidence) -> bool:

@@ -1888,6 +1888,25 @@ def test_a_victim_says_so(tail: list[str]) -> None:
     assert misses_a_peer(tail) and not misses_a_peer(BAD) and not misses_a_peer(["step 3 loss 0.5"])
 
 
+def test_many_victims_that_all_name_each_other_lead_to_the_one_that_says_nothing() -> None:
+    """From each to whom it names, and further on: no way is gone twice."""
+    count = 120
+    silent = task(count - 1, signal="KILL", by_us=True, ended_at=30.0)
+    facts = [victim(index, []) for index in range(count - 1)]
+    words = victim(0, closed(0)).words
+    for index, one in enumerate(facts):
+        peers = tuple(f"10.0.0.{(index + step) % count + 1}" for step in range(1, 31))
+        vars(one)["words"] = replace(words, peers=peers)
+    verdict = judge([*facts, silent])
+    assert verdict is not None and verdict.tasks == (silent.task,)
+
+
+def test_an_address_of_several_tasks_names_none_of_them() -> None:
+    same = ("10.0.0.9",)
+    first, second = (task(index, names=same, hangs_for=9.0) for index in (2, 3))
+    assert judge([victim(0, closed(8)), victim(1, closed(8)), first, second]) is None
+
+
 def test_hostile_lines_cost_little_and_name_nobody_outside() -> None:
     """Ten thousand lines of four kilobytes, ranks and tasks that do not exist."""
     noise = [
