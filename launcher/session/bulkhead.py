@@ -194,7 +194,7 @@ class _Lane:
             job = self._jobs.get()
             if job is None:
                 if not self._closed:
-                    with suppress(_Failed, OSError):
+                    with suppress(Exception):  # the first question meets it again
                         self._ready()
                 continue
             look, make, told = job
@@ -222,6 +222,8 @@ class _Lane:
             ValueError: its answer is none.
         """
         data = pickle.dumps(question, pickle.HIGHEST_PROTOCOL)
+        if self._reader is not None and self._reader.has_ended():
+            self._end_reader()  # somebody has ended it between two questions: no look has
         reader = self._ready()
         try:
             answer = reader.ask(data, CLOCK * question.seconds + _MARGIN)
@@ -295,6 +297,10 @@ class _Reader:
             raise _Failed(self._end())
         self._fresh = False
         return answer
+
+    def has_ended(self) -> bool:
+        """Whether the process is gone."""
+        return self._process.poll() is not None
 
     def kill(self) -> None:
         """Ends the process; its own thread reaps it."""

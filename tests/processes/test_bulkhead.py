@@ -172,6 +172,63 @@ def test_a_reader_ends_with_its_launcher_and_has_nothing_of_it(
     wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the reader has ended")
 
 
+TROUBLED = """
+import asyncio, os, resource, signal, subprocess, sys
+from launcher.session import bulkhead
+from launcher.session.looks import Victims
+
+WORDS = (("ConnectionResetError: [Errno 104] Connection reset by peer",),)
+real = subprocess.Popen
+
+def failing(error):
+    def popen(*words, **options):
+        raise error
+    return popen
+
+def readers():
+    return [int(pid) for task in os.listdir("/proc/self/task")
+            for pid in open(f"/proc/self/task/{task}/children").read().split()]
+
+async def main():
+    door = bulkhead.Bulkhead()
+    errors = [BlockingIOError(11, "again"), OSError(12, "no memory"), MemoryError(),
+              subprocess.SubprocessError("what the child said"), RuntimeError("no")]
+    for error in errors:
+        subprocess.Popen = failing(error)
+        door._lines.prepare()
+        print("cannot start", await door.ask(Victims(WORDS)), flush=True)
+    subprocess.Popen = real
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+    print("no descriptors", await door.ask(Victims(WORDS)), flush=True)
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    os.environ.clear()
+    os.environ["TMPDIR"] = "/nowhere"
+    print("room again", await door.ask(Victims(WORDS)), flush=True)
+    for number in (signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM):
+        (reader,) = readers()
+        os.kill(reader, number)
+        while open(f"/proc/{reader}/stat").read().rpartition(")")[2].split()[0] != "Z":
+            await asyncio.sleep(0.01)
+        print("next reader", await door.ask(Victims(WORDS)), flush=True)
+    door.close()
+
+asyncio.run(main())
+"""
+
+
+def test_a_reader_that_cannot_be_started_or_is_ended_costs_no_later_look() -> None:
+    """Given a machine that has no room for another process, memory or descriptor for a while, no
+    PATH, and no folder for files, or somebody who ends the reader between two questions, then each
+    question is answered, with nothing while there is no reader, and the looks go on."""
+    words = [sys.executable, "-P", "-c", TROUBLED]
+    done = subprocess.run(words, capture_output=True, text=True)
+    said = done.stdout.splitlines()
+    lost = ["cannot start None"] * 5 + ["no descriptors None"]
+    assert said == [*lost, "room again [True]", *["next reader [True]"] * 3], done
+    assert "the last of its kind" not in done.stderr, done.stderr
+
+
 def test_the_launcher_process_imports_nothing_that_reads_text() -> None:
     """What it has not imported, its loop cannot call."""
     reading = "run.verdict run.last_words store.figures store.metric_lines"
