@@ -16,6 +16,7 @@ from textual.worker import WorkerFailed
 from launcher.printable import pictured
 from launcher.session.decision import Decision
 from launcher.session.latch import Latch
+from tui.log.guesses import MISSING, pop_faults
 from tui.streams import message
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def run_app_twice(
         ):
             _on_signal(number, act, app, told, decision)
         error = run_app(app)
+        report_guesses(folder())
         if error is None or told.is_set():  # a page that is just being opened fails on its way out
             return None
         report(error, folder())
@@ -92,10 +94,17 @@ def _on_signal(
     signal.signal(number, handle)
 
 
-def report(error: BaseException, folder: Path) -> None:
-    """Says on stderr that the screen has failed, and where the whole error was saved."""
+def report_guesses(folder: Path) -> None:
+    """Says which sentences could not be made of what programs have printed, each kind once."""
+    for error in pop_faults():
+        report(error, folder, MISSING)
+
+
+def report(error: BaseException, folder: Path, what: str = "the screen failed") -> None:
+    """Says on stderr that the screen has failed, or something else that has, and where the whole
+    error was saved."""
     lines = traceback.format_exception(error)
-    message(f"the screen failed: {pictured(traceback.format_exception_only(error)[-1].strip())}")
+    message(f"{what}: {pictured(traceback.format_exception_only(error)[-1].strip())}")
     file = folder / FILE_NAME
     when = time.strftime("%Y-%m-%d %H:%M:%S")
     try:

@@ -16,6 +16,7 @@ from launcher.frozen import frozen
 from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import RunPhase, TaskState
+from tui.log.guesses import guess
 
 PORT_IN_USE = "port in use"
 MAX_LINE = 8 * 1024
@@ -445,6 +446,7 @@ _PATTERNS = _any_of(SIGNATURES)
 _PORT = re2.compile(r":(\d{2,5})\b")
 
 
+@guess(otherwise=None)
 def hint_for(line: str) -> Hint | None:
     """Meaning of a line; None for the lines that need no words."""
     line = line[:MAX_LINE].encode(errors="replace").decode()  # RE2 knows no lone surrogates
@@ -492,6 +494,7 @@ def task_contexts(snapshot: Snapshot) -> dict[TaskId, TaskContext]:
     }
 
 
+@guess(otherwise="")
 def known_cause(hint: Hint, task: TaskId | None, tasks: TaskContexts) -> str:
     """Cause that the run knows of a hint in the log of `task`; empty when it knows none."""
     if hint.about is not None:

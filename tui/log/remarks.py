@@ -15,6 +15,7 @@ from typing import Any
 import re2
 
 from launcher.quantities import counted
+from tui.log.guesses import guess
 
 LONGEST = 1024
 """Bytes; no remark is longer."""
@@ -164,6 +165,7 @@ _BEGINNINGS = frozenset(b"EIW2TYNSA: ")
 """First bytes of remarks: other lines, nearly all, are not looked at any further."""
 
 
+@guess(otherwise=None)
 def remark_source(line: bytes) -> str | None:
     """The program or library that a line is a remark of; None for every other line."""
     if not line or line[0] not in _BEGINNINGS or len(line) > LONGEST:
