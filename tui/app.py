@@ -831,6 +831,8 @@ class TfmuxApp(App[int]):
         if self.screen.is_modal or self.control is None:
             return
         why = "The run continues without a screen; tfmux attach shows it again."
+        if standstill := self.control.standstill:
+            why = f"Whether the run continues is not known: {standstill}."
         self.push_screen(
             Confirm("Detach?", why), lambda yes: self._leave(LeaveAnswer.DETACH if yes else None)
         )

@@ -17,11 +17,17 @@ class Exit(IntEnum):
         member.meaning = meaning
         return member
 
-    SUCCESS = 0, "success, and no process is left; also after detaching"
+    SUCCESS = (
+        0,
+        "success, and no process is left; also after detaching from a launcher process that lives",
+    )
     FAILED = 1, "a task failed"
     USAGE = 2, "wrong usage or cluster file; nothing was started"
     PREFLIGHT = 3, "the preflight failed; nothing was started"
-    UNCONFIRMED = 4, "a host could not confirm that no process is left"
+    UNCONFIRMED = (
+        4,
+        "a host could not confirm that no process is left, or nobody knows whether a run goes on",
+    )
     TAKEN_OVER = (
         5,
         "another launcher has taken the run over (`attach` elsewhere); its end is known there",
@@ -49,8 +55,9 @@ def first_of(codes: Collection[int]) -> int:
     return next((code for code in _PRECEDENCE if code in codes), Exit.SUCCESS)
 
 
-def exit_code(code: int | None, *, detached: bool) -> int:
-    """The exit code after a run; `code` is the run's own, None while it has no outcome."""
+def exit_code(code: int | None, *, detached: bool, doubt: str = "") -> int:
+    """The exit code after a run; `code` is the run's own, None while it has no outcome. `doubt`:
+    why a run that was detached may not go on."""
     if detached:
-        return Exit.SUCCESS
+        return Exit.UNCONFIRMED if doubt else Exit.SUCCESS
     return Exit.FAILED if code is None else code

@@ -32,6 +32,7 @@ from launcher.session.following import RunLogs, line_text
 from launcher.store.stream import PublicEvent
 from tui.exits import Exit, exit_code
 from tui.job_signals import pass_on_signals
+from tui.log.guesses import say_faults
 from tui.streams import message, write_line, write_some
 
 _PACE = 0.05
@@ -70,10 +71,12 @@ async def _follow(
         out.print_left_out()
         out.print_lost()
         snapshot, detached = run.snapshot(), run.client.detached
+        doubt = run.client.doubt() if detached else ""
         from tui.outcome import report  # a launch would wait for it; see `_NEEDED_LATE`
 
-        write_line(report(snapshot, run.folder, detached=detached))
-        return exit_code(snapshot.exit_code, detached=detached)
+        write_line(report(snapshot, run.folder, detached=detached, doubt=doubt))
+        say_faults()
+        return exit_code(snapshot.exit_code, detached=detached, doubt=doubt)
 
 
 async def _print(run: Run, out: _Output) -> None:
@@ -257,8 +260,8 @@ class _Output:
         if not self._said_lost:
             self._said_lost = True
             message(
-                f"stdout: {error.strerror}: lines are left out there. The run continues, and all"
-                f" lines are in {self._run.folder}"
+                f"stdout: {error.strerror}: lines are left out there; the run does not depend on"
+                f" it, and all lines are in {self._run.folder}"
             )
         self._lost += data.count(b"\n", end)
 

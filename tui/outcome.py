@@ -481,7 +481,7 @@ def host_verdict(host: HostReceipt, colours: Colours) -> tuple[str, str]:
     return f"unreachable{said}", bad
 
 
-def _ending_text(snapshot: Snapshot, colours: Colours) -> StyledText:
+def _ending_text(snapshot: Snapshot, colours: Colours, doubt: str) -> StyledText:
     """Results that are missing, and what became of the run otherwise."""
     text = StyledText()
     bad = colours[StatusColor.BAD]
@@ -492,9 +492,11 @@ def _ending_text(snapshot: Snapshot, colours: Colours) -> StyledText:
     if snapshot.outcome is Outcome.PREFLIGHT and not said:
         text.append(f"{NOTHING_STARTED}\n")
     if snapshot.outcome is Outcome.DETACHED:
-        text.append(
-            f"the run continues; come back with: tfmux attach {printable(snapshot.run_id)}\n"
-        )
+        goes_on = "the run continues"
+        if doubt:
+            goes_on = f"nobody knows whether the run continues: {printable(doubt)}"
+        way = f"come back with: tfmux attach {printable(snapshot.run_id)}"
+        text.append(f"{goes_on}; {way}\n", bad if doubt else "")
     return text
 
 
@@ -514,8 +516,9 @@ def results_text(snapshot: Snapshot) -> StyledText:
     return StyledText("".join(f"{line}\n" for line in result_lines(snapshot)))
 
 
-def report(snapshot: Snapshot, folder: Path, *, detached: bool = False) -> str:
-    """Text for stderr after a run, coloured if stderr is a terminal; `detached`: it goes on."""
+def report(snapshot: Snapshot, folder: Path, *, detached: bool = False, doubt: str = "") -> str:
+    """Text for stderr after a run, coloured if stderr is a terminal; `detached`: it goes on, or
+    perhaps not, because of a `doubt`."""
     if detached:
         snapshot = replace(snapshot, outcome=Outcome.DETACHED)
     text = cause_text(snapshot, TERMINAL)
@@ -526,7 +529,7 @@ def report(snapshot: Snapshot, folder: Path, *, detached: bool = False) -> str:
     unclear = not snapshot.clean or snapshot.outcome is Outcome.PREFLIGHT
     if snapshot.receipt is not None and (snapshot.receipt.hosts or released or unclear):
         text.append_text(receipt_text(snapshot, TERMINAL))
-    text.append_text(_ending_text(snapshot, TERMINAL))
+    text.append_text(_ending_text(snapshot, TERMINAL, doubt))
     text.append(f"logs: {printable(str(folder))}")
     return rendered(text, styled=sys.stderr.isatty())
 

@@ -33,6 +33,8 @@ class EndedRun:
     snapshot: Snapshot
     folder: RunFolder
     detached: bool = False
+    doubt: str = ""
+    """Why a run that was detached may not go on; empty where its launcher process lives."""
 
 
 class RunClients:
@@ -261,4 +263,5 @@ def _kept(run: RunClient | EndedRun) -> RunClient | EndedRun:
 
 
 def _ended(client: RunClient) -> EndedRun:
-    return EndedRun(client.snapshot(), client.folder, client.detached)
+    doubt = client.doubt() if client.detached else ""
+    return EndedRun(client.snapshot(), client.folder, client.detached, doubt)

@@ -38,6 +38,7 @@ from .launcher_link import (
     LauncherLink,
     ProcessState,
     attach_order,
+    stopped_text,
     take_lock,
     unknown,
 )
@@ -437,6 +438,18 @@ class RunClient:
         """A launcher process is connected."""
         return self._launcher.state is not LinkState.GONE
 
+    def doubt(self) -> str:
+        """Returns why the run may not go on without this client, by the lock that a living launcher
+        process holds; empty where one lives."""
+        try:
+            pid = self.folder.launcher_pid()
+        except LockError as error:
+            return str(error)
+        if pid is None:
+            ended = read_end(self.folder.events, self.run_id) is not None
+            return "it has ended meanwhile" if ended else "its launcher process has ended"
+        return stopped_text(pid)
+
     @property
     def closed(self) -> bool:
         """Nothing is followed any more."""
@@ -549,7 +562,7 @@ class RunClient:
         named = f"its launcher process (pid {process.pid})"
         text = ""
         if process.stopped:
-            text = f"{named} is stopped; kill -CONT {process.pid} lets it go on"
+            text = stopped_text(process.pid)
         elif silent and process.pid:
             text = f"{named} has said nothing for {now - self._heard_at:.0f} s"
         elif silent:

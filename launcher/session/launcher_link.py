@@ -204,6 +204,16 @@ def _listens(folder: RunFolder) -> bool:
     return False
 
 
+def stopped_text(pid: int) -> str:
+    """Says that a launcher process has been stopped; empty where it has not, or is not known."""
+    from ..agent import processes  # which few need
+
+    found = processes.read_process(pid) if pid else None
+    if found is None or found.state not in _STOPPED:
+        return ""
+    return f"its launcher process (pid {pid}) is stopped; kill -CONT {pid} lets it go on"
+
+
 @frozen
 class ProcessState:
     """A launcher process, as the kernel sees it."""

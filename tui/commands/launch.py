@@ -16,6 +16,7 @@ from tui import demos
 from tui.commands.hosts_from import read_cluster
 from tui.exits import Exit, exit_code
 from tui.headless import run_headless
+from tui.log.guesses import say_faults
 from tui.streams import message, missing_terminal, write_line
 
 if TYPE_CHECKING:
@@ -149,7 +150,8 @@ def show(client: RunClient, prompts: PromptDialogs) -> int:
     print_reports(ended)
     if error is not None:
         return Exit.CRASHED
-    return exit_code(ended[-1].snapshot.exit_code, detached=ended[-1].detached)
+    last = ended[-1]
+    return exit_code(last.snapshot.exit_code, detached=last.detached, doubt=last.doubt)
 
 
 def print_reports(ended: Sequence[EndedRun]) -> None:
@@ -157,4 +159,5 @@ def print_reports(ended: Sequence[EndedRun]) -> None:
     from tui.outcome import report
 
     for run in ended:
-        write_line(report(run.snapshot, run.folder.path, detached=run.detached))
+        write_line(report(run.snapshot, run.folder.path, detached=run.detached, doubt=run.doubt))
+    say_faults()

@@ -86,7 +86,9 @@ def home(files: Sequence[Path] = ()) -> int:
         print_reports(ended)
     if error is not None:
         return Exit.CRASHED
-    codes = [exit_code(run.snapshot.exit_code, detached=run.detached) for run in ended]
+    codes = [
+        exit_code(run.snapshot.exit_code, detached=run.detached, doubt=run.doubt) for run in ended
+    ]
     if Exit.UNCONFIRMED in codes:
         return Exit.UNCONFIRMED
     return codes[-1] if files and codes else Exit.SUCCESS
