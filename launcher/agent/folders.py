@@ -184,7 +184,7 @@ class Folders:
     def __init__(self, run_id: str, host: str, logs: str | None, environ: dict[str, str]) -> None:
         name = f"{run_id}.{host}"
         self.local = local_folder()
-        digest = sha256(name.encode()).hexdigest()[:24]
+        digest = _digest(run_id, host)
         self.socket = os.path.join(self.local, digest + ".sock")
         self.lock = os.path.join(self.local, digest + ".lock")
         self.watch = os.path.join(self.local, digest + ".watch")
@@ -412,6 +412,20 @@ class Folders:
 
 
 @lru_cache(maxsize=None)  # the loop, which saves, opens no file
+def has_agent(run_id: str, host: str) -> bool:
+    """Whether an agent of a run is on this machine, or has ended here without proof.
+
+    Raises:
+        FolderError: the user's folder of this machine cannot be used.
+    """
+    return os.path.exists(os.path.join(local_folder(), _digest(run_id, host) + ".lock"))
+
+
+def _digest(run_id: str, host: str) -> str:
+    digest: str = sha256(f"{run_id}.{host}".encode()).hexdigest()
+    return digest[:24]
+
+
 def boot_id() -> str:
     """The kernel's name for this boot."""
     with open("/proc/sys/kernel/random/boot_id") as file:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ..agent.processes import Process, send, table
 from ..cluster.values import COMMAND
 from ..errors import HostError, UnreachableError
-from ..plan.run_plan import HostPlan
+from ..plan.run_plan import HostPlan, elsewhere_text
 from ..printable import printable
 from ..subprocesses import start_session
 from . import bootstrap
@@ -76,6 +76,8 @@ def transport_factory(host: HostPlan, logins: SshConnector | None) -> TransportF
         return await open_via(host, run_id, nonce)
 
     async def open_transport(run_id: str, nonce: str, beside: Transport | None = None) -> Transport:
+        if host.elsewhere:
+            raise UnreachableError(host.name, elsewhere_text(host.elsewhere))
         try:
             return await way(run_id, nonce, beside)
         except HostError:

@@ -87,6 +87,11 @@ class TaskPlan:
         return {name: written(value) for name, value in self.variables.items()}
 
 
+def elsewhere_text(machine: str) -> str:
+    """Says that `localhost` of a run is another machine, of which nothing can be known here."""
+    return f"localhost of this run is {machine}, which launched it: use tfmux there"
+
+
 @frozen
 class HostPlan:
     """One host that has tasks."""
@@ -108,6 +113,9 @@ class HostPlan:
     """The command that reaches the host instead of SSH; with `ssh`, it is run there."""
     has_agent: bool = False
     """An engine has started its agent: bridges only look for it."""
+    elsewhere: str = ""
+    """Name of the machine that `localhost` is, where that is not this one: it has launched the
+    run."""
     uses_trainer: bool = False
     """The bundled trainer is named for one of its tasks, as `{trainer}` or otherwise."""
 

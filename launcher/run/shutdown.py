@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..agent.wire import FROZEN_SECONDS, KILL_SECONDS
 from ..cluster.choices import OnDisconnect
+from ..plan.run_plan import elsewhere_text
 from .events import ResultsKept, ResultsMissing, ShutdownTimeout
 from .instructions import (
     End,
@@ -117,7 +118,8 @@ class Shutdown:
 
     def _settle(self, hosts: list[str]) -> bool:
         """Ends the wait for hosts of a job that has ended: nobody reaches a lost host's agent, and
-        elsewhere it may have died. Its last message counts, else the engine's word."""
+        elsewhere it may have died. Its last message counts, else the engine's word. Nor is there a
+        wait for `localhost` where that is another machine."""
         data = self._data
         ended = data.run.allocation is not None and bool(data.run.allocation.ended)
         found = False
@@ -125,7 +127,12 @@ class Shutdown:
             record = data.host_records[host]
             view = data.hosts[host]
             lost = record.agent_gone or (ended and view.state is not HostState.UP)
-            if lost and view.contacted and record.receipt is None:
+            if record.receipt is not None or not view.contacted:
+                continue
+            if name := data.plan.host(host).elsewhere:
+                record.receipt = HostReceipt(host, doubt=elsewhere_text(name))
+                found = True
+            elif lost:
                 record.receipt = record.last_word or self._unreachable(host, view.lease_until)
                 found = True
         return ended or found

@@ -71,8 +71,11 @@ class RunData(Views):
         started: float = 0.0,
         resume: Resume | None = None,
         past: Views | None = None,
+        launched_on: str = "",
     ) -> None:
-        """`past` is the run as an earlier launcher has recorded it."""
+        """`past` is the run as an earlier launcher has recorded it; `launched_on` names the machine
+        that launched it, where that is not this one."""
+        self._launched_on = launched_on
         past = past or Views(RunView(run_id, cluster.name, RunPhase.CONNECTING, started))
         if past.run.resume is None:
             past.update_run(resume=resume)
@@ -113,7 +116,14 @@ class RunData(Views):
 
     def _planned(self) -> Plan:
         run = self.run
-        return make_plan(self.cluster, self.run_id, self.host_facts, run.resume, run.attempt)
+        plan = make_plan(self.cluster, self.run_id, self.host_facts, run.resume, run.attempt)
+        if not self._launched_on:
+            return plan
+        hosts = (
+            replace(host, elsewhere=self._launched_on) if host.local else host
+            for host in plan.hosts
+        )
+        return replace(plan, hosts=tuple(hosts))
 
     def _add_views(self, past: Views) -> None:
         """Adds what is known of the run, and the rest as the plan has it: all of it is recorded."""

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..agent.folders import FolderError, has_agent
 from ..errors import ClusterFileError, LauncherError, RunNotFoundError, TfmuxError
 from ..ids import TaskId, is_run_id
 from ..paths import runs_home
@@ -20,7 +21,9 @@ from ..run.snapshot import Snapshot
 from ..run.states import Outcome, RunPhase
 from ..run.views import Views
 from ..store.declared import Declared
+from ..store.living_runs import read_entry
 from ..store.logs import LogStore
+from ..store.machine import Machine
 from ..store.metrics import MetricsFile, Series, latest_metrics
 from ..store.runs import RunFolder
 from ..store.stream import read_stream
@@ -77,7 +80,8 @@ class StoredRun:
         """The run with its plan."""
         from ..run.state import RunData
 
-        return RunData(self.cluster, self.folder.run_id, past=self._views)
+        folder, past = self.folder, self._views
+        return RunData(self.cluster, folder.run_id, past=past, launched_on=folder.launched_on)
 
     @cached_property
     def run(self) -> RunStateMachine:
@@ -157,7 +161,21 @@ def stored_folder(run_id: str, file: Path, *, removed: bool = False) -> RunFolde
     if folder.is_there:
         folder.write_cluster(text, cluster)
         return folder
-    return RunFolder.create(run_id, text, cluster)
+    return RunFolder.create(run_id, text, cluster, _launched_on(run_id, cluster))
+
+
+def _launched_on(run_id: str, cluster: ClusterModel) -> Machine | None:
+    """The machine that has launched a run of which there is no folder; None: this one, as the index
+    of its living runs says, or a local agent's lock."""
+    from ..plan.planner import make_plan
+
+    with suppress(OSError, FolderError):
+        if read_entry(run_id) is not None:
+            return None
+        hosts = make_plan(cluster, run_id).hosts
+        if any(host.local and has_agent(run_id, host.name) for host in hosts):
+            return None
+    return Machine()
 
 
 def find_resumed(run_id: str, name: str) -> Resume:

@@ -1,8 +1,9 @@
 """Folders of runs on this machine: what a run leaves here, and which launcher supervises it.
 
-`$XDG_DATA_HOME/tfmux/runs/RUN_ID/` holds `launch.json` (the run's id), `cluster.toml` (as run),
-`events.jsonl`, `metrics.jsonl`, and the logs. A folder may be renamed and copied: the run's id is
-in its files, and the lock of its launcher (`launcher_lock`) goes by the id.
+`$XDG_DATA_HOME/tfmux/runs/RUN_ID/` holds `launch.json` (the run's id, and the machine that launched
+it), `cluster.toml` (as run), `events.jsonl`, `metrics.jsonl`, and the logs. A folder may be renamed
+and copied: the run's id is in its files, and the lock of its launcher (`launcher_lock`) goes by
+the id.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from ..paths import read_small, runs_home
 from ..printable import printable
 from .launcher_lock import acquire, launcher_pid
 from .living_runs import RUN_ID, local_path, read_entry, remove_entry
+from .machine import Machine
 
 if TYPE_CHECKING:
     from ..cluster.file_model import ClusterModel
@@ -79,9 +81,21 @@ class RunFolder:
     def _launched_id(self) -> str | None:
         return _run_id(self._launch_facts.get("run"))
 
+    @property
+    def launched_on(self) -> str:
+        """Name of the machine that has launched the run, and on which its tasks of `localhost`
+        are; empty where that is this machine, or an earlier version has launched it."""
+        if "machine" not in self._launch_facts:
+            return ""
+        machine = Machine.parse(self._launch_facts["machine"])
+        return "" if machine.is_here else machine.name
+
     @classmethod
-    def create(cls, run_id: str, text: str, cluster: ClusterModel) -> RunFolder:
+    def create(
+        cls, run_id: str, text: str, cluster: ClusterModel, machine: Machine | None = None
+    ) -> RunFolder:
         """Makes the folder of a new run, mode 0700; `text` is the cluster's file as it stands.
+        `machine` has launched the run, where that is not this one.
 
         Raises:
             TfmuxError: the disk is full, or the folder of runs is somebody else's.
@@ -97,7 +111,8 @@ class RunFolder:
             raise TfmuxError(f"{path} cannot be made: {error.strerror}") from error
         try:
             cls(new).write_cluster(text, cluster)
-            (new / "launch.json").write_text(json.dumps({"run": run_id}) + "\n", encoding="utf-8")
+            facts = {"run": run_id, "machine": (machine or Machine.this()).record()}
+            (new / "launch.json").write_text(json.dumps(facts) + "\n", encoding="utf-8")
             new.rename(path)  # whole: half a run would be one that cannot be read
         except OSError as error:
             shutil.rmtree(new, ignore_errors=True)

@@ -227,6 +227,11 @@ class SilentLauncher(LauncherProcess):
     def __init__(self) -> None:
         self.link, self._theirs = socket.socketpair()
 
+    @property
+    def pid(self) -> int:
+        """The process at the other end."""
+        return os.getpid()
+
     def order(self, order: dict[str, Any], lock: int | None = None) -> socket.socket:
         self._lock = lock
         return self.link

@@ -1,0 +1,65 @@
+"""A run's folder that two machines share: `localhost` is the one that launched the run, and no
+other one can say what is left there."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+from launcher.agent.folders import local_folder
+from launcher.paths import runs_home
+from tests.support import command
+from tests.support.cluster_texts import one_task
+from tests.support.command import Up, write
+from tests.support.terminal import living
+
+SLOWLY = "import time\nfor step in range(100000): print('step', step, flush=True); time.sleep(0.05)"
+KEPT = 'on_hangup = "detach"\non_disconnect = "keep"'
+ELSEWHERE = "not confirmed: localhost of this run is other, which launched it: use tfmux there"
+UNKNOWN = "not confirmed: localhost of this run is another machine, which launched it"
+
+
+def test_a_kill_from_another_machine_confirms_no_local_task(tmp_path: Path) -> None:
+    """Given a folder that another machine has launched, then `ps`, `rm` and `kill` name that
+    machine, the kill fails, and the task lives; on that machine it is ended. The same with the
+    cluster file alone, where the folder is not there, and nobody knows the machine."""
+    cluster = write(tmp_path, one_task(SLOWLY, settings=KEPT))
+    with Up("up", str(cluster), "--json") as up:
+        up.log("worker:0", "step 3")
+        run_id = up.run_id
+        up.kill_launcher()
+    run = runs_home() / run_id
+    kept = shutil.copytree(run, tmp_path / "kept")
+    file = run / "launch.json"
+    here = json.loads(file.read_text())
+    there = {**here["machine"], "name": "other", "boot": "other-boot", "id": "other-id"}
+    file.write_text(json.dumps({**here, "machine": there}))
+    listed = command.run("ps")
+    assert run_id in listed.stdout and "other" in listed.stdout + listed.stderr
+    deleted = command.run("rm", run_id)
+    assert deleted.returncode == 1 and "may have processes on localhost" in deleted.stderr
+    done = command.run("kill", run_id)
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert ELSEWHERE in done.stdout and "no process is left" not in done.stdout
+    assert len(living()) == 1
+
+    shutil.rmtree(run)
+    done = command.run("kill", run_id, "--file", str(cluster), prefix=without_index(tmp_path))
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert UNKNOWN in done.stdout and "no process is left" not in done.stdout
+    assert len(living()) == 1
+
+    shutil.rmtree(run)
+    shutil.copytree(kept, run)
+    done = command.run("kill", run_id)
+    assert done.returncode == 0 and "no process is left, 1 host confirmed" in done.stdout, done
+    assert not living()
+
+
+def without_index(folder: Path) -> list[str]:
+    """The beginning of a command that runs as on another machine, which has its own /tmp."""
+    hide = f'mount -t tmpfs -o mode=700 none "{local_folder()}" && exec "$@"'
+    home = f"XDG_DATA_HOME={os.environ['XDG_DATA_HOME']}"
+    return ["env", home, "unshare", "-m", "sh", "-c", hide, "sh"]
