@@ -55,6 +55,11 @@ def runs_home() -> Path:
     return _home("XDG_DATA_HOME", "~/.local/share") / "runs"
 
 
+def default_runs_home() -> Path:
+    """Directory of all runs where `$XDG_DATA_HOME` is not set."""
+    return Path("~/.local/share/tfmux/runs").expanduser()
+
+
 def installed_scripts() -> str:
     """Directory of the scripts that run on hosts."""
     return str(Path(__file__).resolve().parent / "on_host")

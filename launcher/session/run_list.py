@@ -6,6 +6,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -16,7 +17,7 @@ from pydantic import ConfigDict, Field, PlainSerializer, TypeAdapter
 from ..errors import HostError, TfmuxError
 from ..frozen import frozen
 from ..ids import TaskId
-from ..paths import Stamp, runs_home
+from ..paths import Stamp, default_runs_home, runs_home
 from ..run.gpus import GpuView
 from ..run.snapshot import AllocationView, Snapshot
 from ..run.states import HostState, RunPhase
@@ -284,13 +285,17 @@ def active_runs(among: Sequence[RunFolder] | None = None) -> ActiveRuns:
     if among is not None:
         return ActiveRuns(tuple(active), tuple(unreadable))
     ids = {folder.run_id for folder in folders}
-    lost = list(without_folder(ids, runs_home()))
+    try:
+        lost, elsewhere = list(without_folder(ids, runs_home())), tuple(_elsewhere(ids))
+    except OSError as error:
+        unreadable.append(UnreadableRun("runs without a folder", _reason(error)))
+        lost, elsewhere = [], ()
     active += [removed_run(entry) for entry in lost if entry.living]
     for entry in lost:
         if not entry.living:
             reason = removed_text(entry.run_id, entry.hosts, living=False)
             unreadable.append(UnreadableRun(entry.run_id, reason))
-    return ActiveRuns(tuple(active), tuple(unreadable), tuple(_elsewhere(ids)))
+    return ActiveRuns(tuple(active), tuple(unreadable), elsewhere)
 
 
 def without_copies(runs: Sequence[ListedRun]) -> list[ListedRun]:
@@ -304,7 +309,9 @@ def without_copies(runs: Sequence[ListedRun]) -> list[ListedRun]:
 
 def removed_runs(ids: Container[str]) -> list[ListedRun]:
     """The runs that have a launcher process and no folder; `ids` are those that have one."""
-    return [removed_run(entry) for entry in without_folder(ids, runs_home()) if entry.living]
+    with suppress(OSError):  # the index does not answer
+        return [removed_run(entry) for entry in without_folder(ids, runs_home()) if entry.living]
+    return []
 
 
 def removed_run(entry: LivingRun) -> ListedRun:
@@ -321,14 +328,15 @@ def removed_run(entry: LivingRun) -> ListedRun:
 
 
 def _elsewhere(ids: Container[str]) -> Iterator[Path]:
-    """Folders of active runs in another data home, where one of the two is the default: two that
-    somebody has named are two worlds."""
-    is_default = not os.environ.get("XDG_DATA_HOME")
-    home = os.path.realpath(runs_home())
+    """Folders of active runs in another data home, where one of the two is the default one of this
+    home directory: two that somebody has named are two worlds, and so are two home directories."""
+    home, default = os.path.realpath(runs_home()), os.path.realpath(default_runs_home())
     for entry in entries():
-        if entry.living and entry.run_id not in ids and (entry.is_default or is_default):
-            if os.path.realpath(entry.folder.parent) != home:
-                yield entry.folder
+        if not entry.living or entry.run_id in ids or entry.home != os.path.expanduser("~"):
+            continue
+        there = os.path.realpath(entry.folder.parent)
+        if there != home and default in (there, home):
+            yield entry.folder
 
 
 @frozen

@@ -220,7 +220,6 @@ class LauncherLock:
         """Guards what is held, against a renewal that ends after the run."""
         self._place: int | None = None
         """The run's folder, opened: it is found again when somebody renames it."""
-        self._is_default = not os.environ.get("XDG_DATA_HOME")
 
     def renew(self, hosts: Sequence[str]) -> str:
         """Says in the index and in the run's folder who holds the lock, makes again what somebody
@@ -261,7 +260,7 @@ class LauncherLock:
             self._present_folder(),
             tuple(hosts),
             Holder.this_process(),
-            self._is_default,
+            os.path.expanduser("~"),
             living=True,
         )
         line = entry.line()

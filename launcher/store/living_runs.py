@@ -10,6 +10,7 @@ again (`launcher_lock`).
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -17,6 +18,7 @@ import os
 import re
 import stat
 import subprocess
+import threading
 import time
 from collections.abc import Container, Iterator
 from contextlib import contextmanager, suppress
@@ -34,6 +36,8 @@ _LONGEST = 1 << 20
 """Bytes of an entry: the names of 1,024 hosts have a tenth of that."""
 _MOST_HOSTS = 1024
 _LONGEST_NAME = 300
+_ANSWER_SECONDS = 5.0
+"""Longest wait for the index, which is on this machine and answers at once."""
 _STALE_SECONDS = 30 * 86_400.0
 """Age from which on the entry of a launcher that was killed is removed."""
 
@@ -79,8 +83,8 @@ class LivingRun:
     hosts: tuple[str, ...]
     """Its hosts, by their names in the cluster file."""
     holder: Holder
-    is_default: bool
-    """Its data home was the default one: `$XDG_DATA_HOME` was not set."""
+    home: str
+    """The home directory of the launcher process."""
     living: bool
     """The launcher process lives."""
 
@@ -99,14 +103,14 @@ class LivingRun:
         if not RUN_ID.fullmatch(run_id) or not os.path.isabs(folder):
             return None
         names = tuple(printable(name, _LONGEST_NAME) for name in hosts[:_MOST_HOSTS])
-        return cls(run_id, Path(folder), names, holder, values.get("default") is True, living)
+        return cls(run_id, Path(folder), names, holder, str(values.get("home", "")), living)
 
     def line(self) -> bytes:
         values: dict[str, Any] = {
             "run": self.run_id,
             "folder": str(self.folder),
             "launcher": self.holder.line().decode(),
-            "default": self.is_default,
+            "home": self.home,
             "hosts": self.hosts[:_MOST_HOSTS],
         }
         return json.dumps(values).encode() + b"\n"
@@ -198,7 +202,23 @@ def holder_of(run_id: str) -> Holder | None:
 
 
 def entries() -> list[LivingRun]:
-    """All whole entries. Old ones of launchers that were killed are removed, and empty ones."""
+    """All whole entries. Old ones of launchers that were killed are removed, and empty ones.
+
+    Raises:
+        OSError: the file system of the index does not answer.
+    """
+    found: list[list[LivingRun]] = []
+    look = threading.Thread(target=lambda: found.append(_entries()), name="index", daemon=True)
+    look.start()
+    look.join(_ANSWER_SECONDS)
+    if not found:
+        raise OSError(
+            errno.ETIMEDOUT, "the file system of the index of active runs does not answer"
+        )
+    return found[0]
+
+
+def _entries() -> list[LivingRun]:
     found = []
     try:
         folder = Path(local_folder())
@@ -273,7 +293,11 @@ def _remove_stale(path: Path, *, whole: bool) -> None:
 
 
 def without_folder(ids: Container[str], home: Path) -> Iterator[LivingRun]:
-    """Entries of runs whose folder was in a folder of runs, and that is not among `ids`."""
+    """Entries of runs whose folder was in a folder of runs, and that is not among `ids`.
+
+    Raises:
+        OSError: the file system of the index does not answer.
+    """
     real = os.path.realpath(home)
     for entry in entries():
         if entry.run_id not in ids and os.path.realpath(entry.folder.parent) == real:

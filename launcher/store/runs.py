@@ -160,7 +160,10 @@ class RunFolder:
         Raises:
             RunNotFoundError: no run.
         """
-        entry = read_entry(name) if name else None
+        try:
+            entry = read_entry(name) if name else None
+        except OSError as error:
+            raise RunNotFoundError(f"no run {printable(name)!r} here; {error.strerror}") from error
         if entry is None or entry.run_id != name:
             raise RunNotFoundError(
                 f"no run {printable(name)!r} here; `tfmux ps` lists the active runs, `tfmux` all"

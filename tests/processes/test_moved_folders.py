@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from launcher.paths import runs_home
+from launcher.store.runs import socket_path
 from tests.support import command
 from tests.support.budgets import variants
 from tests.support.cluster_texts import one_task
@@ -157,6 +158,29 @@ def test_a_kill_by_any_name_of_the_folder_asks_the_hosts(tmp_path: Path, move: M
     assert not living()
     again = command.run("kill", name)
     assert again.returncode == 0 and "has ended already" in again.stderr
+
+
+def test_a_kill_takes_a_run_over_whose_socket_was_removed(tmp_path: Path) -> None:
+    """Its launcher lives, and nobody can speak to it."""
+    with Up("up", str(write(tmp_path, one_task(SLOWLY, settings=KEPT))), "--json") as up:
+        up.log("worker:0", "step 3")
+        socket_path(up.run_id).unlink()
+        done = command.run("kill", up.run_id)
+        assert done.returncode == 0, done.stderr
+        assert "no process is left, 1 host confirmed" in done.stdout
+        assert not living()
+
+
+def test_an_attach_shows_a_run_whose_folder_was_removed(tmp_path: Path) -> None:
+    """Its launcher tells of it, and takes the kill."""
+    with Up("up", str(write(tmp_path, one_task(SLOWLY, settings=KEPT))), "--json") as up:
+        up.log("worker:0", "step 3")
+        shutil.rmtree(runs_home() / up.run_id)
+        with Up("attach", up.run_id, "--json") as attached:
+            attached.state("worker:0", "running")
+            attached.press_ctrl_c()
+            assert attached.wait() == 130, attached.transcript()
+        assert not living()
 
 
 def test_a_run_without_folder_and_launcher_is_told(tmp_path: Path) -> None:

@@ -7,21 +7,31 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from launcher.store import launcher_lock
+from launcher.agent.folders import FolderError
+from launcher.store import launcher_lock, living_runs
 from launcher.store.launcher_lock import (
     FollowedError,
     acquire,
+    held,
     holder_of,
     launcher_pid,
     take_over,
 )
-from launcher.store.living_runs import Holder, LivingRun, entry_path
+from launcher.store.living_runs import (
+    Holder,
+    LivingRun,
+    entries,
+    entry_path,
+    read_entry,
+    start_of,
+    this_boot,
+)
 from tests.support.patience import PATIENCE, wait_until
 
 RUN = f"lock-{os.getpid()}"
@@ -30,7 +40,7 @@ RUN = f"lock-{os.getpid()}"
 
 def said_by(holder: Holder, folder: Path) -> bytes:
     """What a launcher that is this one writes into the index."""
-    return LivingRun(RUN, folder, (), holder, is_default=False, living=True).line()
+    return LivingRun(RUN, folder, (), holder, home="/root", living=True).line()
 
 
 def test_two_who_look_at_once_are_no_launcher(
@@ -143,3 +153,83 @@ def test_a_lock_that_names_nobody_kills_nobody(tmp_path: Path, line: bytes) -> N
         finally:
             process.kill()
             os.close(fd)
+
+
+# --- the index, to which others come, too ---------------------------------------------------------
+
+
+def removed_entry() -> None:
+    entry_path(RUN).unlink()
+
+
+def emptied_entry() -> None:
+    os.truncate(entry_path(RUN), 0)
+
+
+def replaced_entry() -> None:
+    entry_path(RUN).unlink()
+    entry_path(RUN).write_text("another file")
+
+
+@pytest.mark.parametrize("cleaner", [removed_entry, emptied_entry, replaced_entry])
+def test_a_cleaner_of_tmp_makes_no_second_launcher(
+    tmp_path: Path, cleaner: Callable[[], None]
+) -> None:
+    """Before the launcher has made its entry again the file in the run's folder holds."""
+    with held(tmp_path, RUN, acquire(tmp_path, RUN, new=True)) as lock:
+        assert lock.renew(["tf1"]) == ""
+        cleaner()
+        assert acquire(tmp_path, RUN) is None
+        assert lock.renew(["tf1"]) == ""
+        entry = read_entry(RUN)
+        assert entry is not None and entry.living and entry.hosts == ("tf1",)
+        assert acquire(tmp_path, RUN) is None
+    assert read_entry(RUN) is None and not entry_path(RUN).exists()
+
+
+def test_an_index_that_takes_no_entry_is_said_and_the_lock_holds(tmp_path: Path) -> None:
+    """Something else is in the entry's place: the lock is in the run's folder then."""
+    entry_path(RUN).mkdir()
+    try:
+        with held(tmp_path, RUN, acquire(tmp_path, RUN, new=True)) as lock:
+            assert lock.renew(["tf1"]) == "Is a directory"
+            assert acquire(tmp_path, RUN) is None and launcher_pid(tmp_path, RUN) == os.getpid()
+            assert RUN not in {entry.run_id for entry in entries()}
+        fd = acquire(tmp_path, RUN)
+        assert fd is not None
+        os.close(fd)
+    finally:
+        entry_path(RUN).rmdir()
+
+
+def test_an_index_that_cannot_be_used_is_said_and_the_lock_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every folder that may be this user's is a file, or another user's."""
+
+    def refuse() -> str:
+        raise FolderError("/tmp/tfmux-0 belongs to another user (uid 7)")
+
+    monkeypatch.setattr(living_runs, "local_folder", refuse)
+    with held(tmp_path, RUN, acquire(tmp_path, RUN, new=True)) as lock:
+        assert "belongs to another user" in lock.renew(["tf1"])
+        assert acquire(tmp_path, RUN) is None and launcher_pid(tmp_path, RUN) == os.getpid()
+        assert entries() == []
+
+
+@pytest.mark.parametrize("machine", ["the boot before", ""])
+def test_an_entry_of_before_a_boot_is_no_launcher(tmp_path: Path, machine: str) -> None:
+    """Although a process of now has the pid that it names: nobody has locked it."""
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        try:
+            holder = Holder(process.pid, machine or this_boot(), start_of(process.pid))
+            entry_path(RUN).write_bytes(said_by(holder, tmp_path))
+            entry = read_entry(RUN)
+            assert entry is not None and not entry.living
+            assert launcher_pid(tmp_path, RUN) is None
+            fd = take_over(tmp_path, RUN)
+            assert fd is not None and process.poll() is None
+            os.close(fd)
+        finally:
+            process.kill()
+            entry_path(RUN).unlink()

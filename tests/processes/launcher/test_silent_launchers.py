@@ -176,7 +176,7 @@ def standing_still(folder: Path, backlog: int) -> Iterator[tuple[str, socket.soc
     run = RunFolder.create(new_run_id("seen"), file.read_text(), cluster)
     lock = run.take_lock()
     assert lock is not None
-    entry = LivingRun(run.run_id, run.path, (), Holder(1), is_default=False, living=True)
+    entry = LivingRun(run.run_id, run.path, (), Holder(1), home="/root", living=True)
     os.pwrite(lock, entry.line(), 0)
     path = socket_path(run.run_id)
     with socket.socket(socket.AF_UNIX) as server:
