@@ -263,7 +263,7 @@ def active_runs(among: Sequence[RunFolder] | None = None) -> ActiveRuns:
     unsupervised: list[tuple[StoredRun, ListedRun]] = []
     for folder in folders:
         try:
-            looked = _read_run(folder)
+            looked = _read_run(folder, whole=among is not None)
         except Exception as error:  # whatever is wrong with one run must not hide the others
             unreadable.append(UnreadableRun(folder.run_id, _reason(error)))
             continue
@@ -369,9 +369,10 @@ def _reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _read_run(folder: RunFolder) -> tuple[StoredRun | None, ListedRun] | None:
+def _read_run(folder: RunFolder, *, whole: bool) -> tuple[StoredRun | None, ListedRun] | None:
     """The run as its stream tells it, and where it must be asked for itself; None if it has
-    ended."""
+    ended: by the last record, or with `whole` by all, checked by the cluster file. A list of all
+    runs cannot parse as many files."""
     launcher = folder.launcher_pid()
     if launcher is not None:  # whose stream has all hosts and tasks: no plan has to be made
         if (end := read_end(folder.events, folder.run_id)) is not None and end.clean:
@@ -383,7 +384,8 @@ def _read_run(folder: RunFolder) -> tuple[StoredRun | None, ListedRun] | None:
             told = ListedRun.of(folder, Summary.of(seen, stream.last), problem)
             return None, _with_hosts(replace(told, launcher=launcher), seen)
     reader = RunReader(folder)
-    if (told := reader.read()).over or (launcher is None and folder.forgotten):
+    told = reader.read()
+    if (told.over and not whole) or (launcher is None and folder.forgotten):
         return None  # without reading all that a long run has written
     from .stored import StoredRun
 

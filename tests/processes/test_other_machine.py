@@ -23,7 +23,8 @@ UNKNOWN = "not confirmed: localhost of this run is another machine, which launch
 
 def test_a_kill_from_another_machine_confirms_no_local_task(tmp_path: Path) -> None:
     """Given a folder that another machine has launched, then `ps`, `rm` and `kill` name that
-    machine, the kill fails, and the task lives; on that machine it is ended. The same with the
+    machine or its host, the kill fails, and the task lives, whatever host of another file the
+    record's last line says was the run's; on that machine it is ended. The same with the
     cluster file alone, where the folder is not there, and nobody knows the machine."""
     cluster = write(tmp_path, one_task(SLOWLY, settings=KEPT))
     with Up("up", str(cluster), "--json") as up:
@@ -38,8 +39,14 @@ def test_a_kill_from_another_machine_confirms_no_local_task(tmp_path: Path) -> N
     file.write_text(json.dumps({**here, "machine": there}))
     listed = command.run("ps")
     assert run_id in listed.stdout and "other" in listed.stdout + listed.stderr
-    deleted = command.run("rm", run_id)
-    assert deleted.returncode == 1 and "may have processes on localhost" in deleted.stderr
+    told = (run / "events.jsonl").read_bytes()
+    lie = {"time": 1e9, "event": "end", "run": run_id, "name": "one", "state": "ended"}
+    lie |= {"started": 1.0, "ended": 2.0, "outcome": "success", "exit_code": 0, "clean": True}
+    for last in (b"", json.dumps({**lie, "hosts": ["tf9"]}).encode() + b"\n"):
+        (run / "events.jsonl").write_bytes(told + last)
+        deleted = command.run("rm", "--force", run_id)
+        assert deleted.returncode == 1 and "may have processes on localhost" in deleted.stderr
+    (run / "events.jsonl").write_bytes(told)
     done = command.run("kill", run_id)
     assert done.returncode == 4, done.stdout + done.stderr
     assert ELSEWHERE in done.stdout and "no process is left" not in done.stdout
