@@ -11,6 +11,7 @@ from launcher.errors import TaskNotFoundError, TfmuxError
 from launcher.session.following import LogLines, RunLogs
 from launcher.session.launcher_link import has_launcher
 from launcher.session.stored import StoredRun
+from launcher.store.runs import removed_text
 from launcher.store.stream import read_end
 from tui.commands import launch
 from tui.commands.which_run import named_latest_run, named_or_active, run_and_tasks
@@ -37,6 +38,8 @@ def attach(arguments: argparse.Namespace) -> int:
             return Exit.SUCCESS if code is None else code
         with suppress(OSError):
             folder.forget(yes=False)
+    elif not folder.is_there:  # where events and logs would be
+        message(removed_text(folder.run_id, (), living=True))
     return launch.attach(folder, arguments)
 
 
