@@ -40,6 +40,7 @@ _PARTIAL_SECONDS = 600.0
 _LARGEST_CLUSTER = 16 << 20
 _LONGEST_LAUNCH = 4096
 _LONGEST_PATH = 4096
+_LONGEST_FREED = 1 << 20
 _MOST_NAMED = 5
 _HEAD = 1 << 14
 """Bytes at the beginning of a stream: the first record of a run has a tenth of that."""
@@ -296,7 +297,7 @@ class RunFolder:
     def freed(self) -> frozenset[str]:
         """Hosts on which somebody has had deleted what they held of the run."""
         try:
-            return frozenset(self._freed.read_text(encoding="utf-8").splitlines())
+            return frozenset(read_small(self._freed, _LONGEST_FREED).decode().splitlines())
         except (OSError, ValueError):
             return frozenset()
 
@@ -307,7 +308,9 @@ class RunFolder:
             OSError: the disk takes nothing.
         """
         lines = sorted(self.freed | set(hosts))
-        self._freed.write_text("".join(f"{host}\n" for host in lines), encoding="utf-8")
+        new = self.path / "freed.new"
+        new.write_text("".join(f"{host}\n" for host in lines), encoding="utf-8")
+        new.replace(self._freed)
 
     def launcher_pid(self) -> int | None:
         """The pid of the run's launcher process, or None where it has none.

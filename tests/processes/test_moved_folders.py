@@ -172,7 +172,7 @@ def test_a_kill_takes_a_run_over_whose_socket_was_removed(tmp_path: Path) -> Non
 
 
 def test_an_attach_says_that_the_folder_was_removed(tmp_path: Path) -> None:
-    """It ends as the run does, of which the launcher tells."""
+    """The command ends as the run does, of which the launcher tells."""
     with Up("up", str(write(tmp_path, one_task(SLOWLY, settings=KEPT))), "--json") as up:
         up.log("worker:0", "step 3")
         shutil.rmtree(runs_home() / up.run_id)
