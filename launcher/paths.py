@@ -9,6 +9,7 @@ import errno
 import os
 import stat
 from pathlib import Path
+from typing import BinaryIO
 
 from .errors import TfmuxError
 from .frozen import frozen
@@ -85,15 +86,25 @@ def read_small(path: Path | str, most: int) -> bytes:
         OSError: it is not there, cannot be read, or is a folder or a pipe.
         ValueError: it is longer.
     """
-    # A pipe without a writer would block the open for ever.
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file")
+    with open_regular(path) as file:
         data = file.read(most + 1)
     if len(data) > most:
         raise ValueError(f"longer than {most} bytes")
     return data
+
+
+def open_regular(path: Path | str) -> BinaryIO:
+    """Opens a file for reading, and nothing else that may be in its place: a pipe without a writer
+    would block the open for ever.
+
+    Raises:
+        OSError: it is not there, cannot be read, or is a folder or a pipe.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        return open(fd, "rb")
+    os.close(fd)
+    raise OSError(errno.EINVAL, "not a regular file")
 
 
 def _home(variable: str, default: str) -> Path:

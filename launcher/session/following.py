@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 from ..ids import TaskId
 from ..lines import BLOCK_LINES, UP, Block, Row, displayed
+from ..paths import open_regular
 from ..printable import without_escapes
 from ..store.runs import RunFolder
 from ..store.stream import LineReader, LogEvent, PublicEvent, printable_values
@@ -162,7 +163,7 @@ class LogLines:
             size = os.stat(self._path).st_size
             if size <= self._offset:
                 return b""
-            with open(self._path, "rb", buffering=0) as file:
+            with open_regular(self._path) as file:
                 data = os.pread(file.fileno(), _CHUNK, self._offset)
         except OSError:
             return b""

@@ -17,6 +17,7 @@ from typing import Any
 from ..agent.folders import FolderError
 from ..errors import LockError
 from ..frozen import frozen
+from ..paths import open_regular
 from ..run.snapshot import RunView
 from ..run.states import RunPhase
 from ..run.views import Record, Views
@@ -393,7 +394,7 @@ class LauncherLink:
         """The last line that the launcher process has written on standard error: what it died of.
         Empty if it has written nothing."""
         text = ""
-        with suppress(OSError), self._log.open("rb") as file:
+        with suppress(OSError), open_regular(self._log) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(min(self._read_from, size), size - _LONGEST_WORDS))
             self._read_from = size

@@ -26,6 +26,7 @@ from typing import Any
 
 from ..ids import TaskId
 from ..lines import UP, is_native_frame, screen
+from ..paths import open_regular
 from ..printable import printable
 from .disk import Files
 from .rewritten import Rows, Stretch, Stretches, lines_above
@@ -534,7 +535,7 @@ class LogFile:
     def _load_stretches(self) -> None:
         """Takes up the stretches before the last mark."""
         stretches, position = self._stretches, self._stretches_read
-        with suppress(OSError), self._stretches_path.open("rb") as file:
+        with suppress(OSError), open_regular(self._stretches_path) as file:
             file.seek(position)
             for record in file:
                 if not record.endswith(b"\n") or len(record) > _LONGEST_RECORD:

@@ -50,9 +50,9 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     the first is active."""
     for name in (ACTIVE, ENDED):
         (runs_home() / name).mkdir(parents=True)
-    entry = LivingRun(ACTIVE, runs_home() / ACTIVE, ("localhost",), Holder(), False, True)
+    entry = LivingRun(ACTIVE, runs_home() / ACTIVE, ("localhost",), Holder(), "/root", True)
     entry_path(ACTIVE).write_bytes(entry.line())
-    elsewhere = LivingRun(ELSEWHERE, tmp_path / ELSEWHERE, (), Holder(), False, True)
+    elsewhere = LivingRun(ELSEWHERE, tmp_path / ELSEWHERE, (), Holder(), "/root", True)
     entry_path(ELSEWHERE).write_bytes(elsewhere.line())
     place = tmp_path / "work"
     place.mkdir()
