@@ -39,7 +39,7 @@ def test_this_machine_is_this_one() -> None:
 @pytest.mark.parametrize(
     "values",
     [None, 7, "name", [], {}, {"name": "x"}, *DAMAGED],
-    ids=str,
+    ids=range(6 + len(DAMAGED)),
 )
 def test_damage_is_an_unknown_machine(values: object) -> None:
     """Which is not this one."""
