@@ -29,6 +29,19 @@ def age(seconds: float) -> str:
     return f"{int(seconds / 86400)} d"
 
 
+def span(seconds: float) -> str:
+    """A span that somebody has set, exactly: `4 s`, `10 min`, `1 h 30 min`, `24 h`, `3 days`."""
+    whole = round(seconds, 1)
+    if whole < 120 and whole % 60:
+        return f"{whole:g} s"
+    days, rest = divmod(int(whole), 86400)
+    if days > 1 and not rest:
+        return f"{days} days"
+    hours, minutes, left = int(whole) // 3600, int(whole) // 60 % 60, int(whole) % 60
+    parts = ((hours, "h"), (minutes, "min"), (left, "s"))
+    return " ".join(f"{number} {unit}" for number, unit in parts if number)
+
+
 def clock(seconds: float) -> str:
     """A span as a clock: `0:23`, `1:02:03`."""
     whole = max(0, int(seconds))

@@ -30,6 +30,7 @@ from textual.theme import Theme
 
 from launcher.errors import TfmuxError
 from launcher.in_time import import_in_time
+from launcher.run.leaving import promise
 from launcher.run.states import Outcome, RunPhase
 from tui.clipboard import copy
 from tui.config import Config, load_config
@@ -748,7 +749,8 @@ class TfmuxApp(App[int]):
         elif not isinstance(self.screen, LeaveDialog):
             alive = sum(task.state.live for task in snapshot.tasks)
             queued = snapshot.state is RunPhase.QUEUED
-            self.push_screen(LeaveDialog(alive, queued=queued), self._leave)
+            dialog = LeaveDialog(alive, queued=queued, why="\n".join(promise(snapshot)))
+            self.push_screen(dialog, self._leave)
 
     def action_again(self) -> None:
         """Launches the run on the screen again, once it has ended."""
@@ -830,7 +832,8 @@ class TfmuxApp(App[int]):
 
         if self.screen.is_modal or self.control is None:
             return
-        why = "The run continues without a screen; tfmux attach shows it again."
+        what = "The run continues without a screen; tfmux attach shows it again."
+        why = "\n".join([what, *promise(self.control.snapshot())])
         if standstill := self.control.standstill:
             why = f"Whether the run continues is not known: {standstill}."
         self.push_screen(

@@ -20,6 +20,7 @@ from launcher.ids import named_tasks
 from launcher.printable import printable
 from launcher.quantities import clock, counted, thousands
 from launcher.run.cause import Verdict, grouped
+from launcher.run.leaving import waits
 from launcher.run.snapshot import AllocationView, Failure, HostReceipt, Receipt, Snapshot, TaskView
 from launcher.run.states import Hang, HostState, Outcome, Purpose, RunPhase, TaskState
 from tui.format import (
@@ -497,6 +498,7 @@ def _ending_text(snapshot: Snapshot, colours: Colours, doubt: str) -> StyledText
             goes_on = f"nobody knows whether the run continues: {printable(doubt)}"
         way = f"come back with: tfmux attach {printable(snapshot.run_id)}"
         text.append(f"{goes_on}; {way}\n", bad if doubt else "")
+        text.append("".join(f"{printable(line)}\n" for line in waits(snapshot)))
     return text
 
 
@@ -520,7 +522,7 @@ def report(snapshot: Snapshot, folder: Path, *, detached: bool = False, doubt: s
     """Text for stderr after a run, coloured if stderr is a terminal; `detached`: it goes on, or
     perhaps not, because of a `doubt`."""
     if detached:
-        snapshot = replace(snapshot, outcome=Outcome.DETACHED)
+        snapshot = replace(snapshot, outcome=Outcome.DETACHED, background=True)
     text = cause_text(snapshot, TERMINAL)
     text.append_text(headline(snapshot, TERMINAL))
     text.append_text(tasks_text(snapshot))

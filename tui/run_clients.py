@@ -40,6 +40,9 @@ class EndedRun:
 class RunClients:
     """Holds a client for each run, and ends the runs launched here when the screen has gone."""
 
+    _screen = True
+    """When it has gone its runs are in the background."""
+
     def __init__(self, standby: Standby | None = None, launched: Sequence[RunClient] = ()) -> None:
         """`standby` has a launcher process wait for the next launch; without it each launch starts
         one. Runs that have been `launched` already end with the screen, too."""
@@ -105,7 +108,10 @@ class RunClients:
         Raises:
             TfmuxError: it is not known here, or its files cannot be read.
         """
-        return self._open(run_id, lambda folder: RunClient.attach(folder, ask=ask, wait=False))
+        return self._open(
+            run_id,
+            lambda folder: RunClient.attach(folder, screen=self._screen, ask=ask, wait=False),
+        )
 
     def kill(self, run_id: str, ask: PromptHandler) -> Future[RunControl]:
         """Kills a run and follows it, in a thread; returns at once, and nothing that becomes of
@@ -163,10 +169,10 @@ class RunClients:
         for client in self._attached:
             client.close()
         for client in self.launched():
-            if not client.ending and not client.closed:
+            if not client.ending and not client.closed and not client.detached:
                 client.kill_all()
         for client in self.launched():
-            if not client.closed:
+            if not client.closed and not client.detached:
                 client.wait()
             client.close()
         return [_ended(run) if isinstance(run, RunClient) else run for run in self._launched]

@@ -25,6 +25,8 @@ _AHEAD = 4
 """Frames that wait, and reads that are under way, at most (a read brings up to four frames)."""
 _MOST_QUERIES = 8
 """Channels without a launcher; the oldest is closed for the next."""
+_LONGEST = 366 * 86400.0 * 10
+"""Seconds of a lease or a grace at most."""
 
 
 class LeaseRules(NamedTuple):
@@ -38,7 +40,15 @@ class LeaseRules(NamedTuple):
     @classmethod
     def of(cls, said: Json) -> LeaseRules:
         """The rules that a launcher has sent."""
-        return cls(float(said["lease"]), float(said["grace"]), said["on_disconnect"] == "keep")
+        lease, grace = float(said["lease"]), float(said["grace"])
+        if not (0.0 < lease <= _LONGEST and 0.0 <= grace <= _LONGEST):
+            raise ValueError(f"a lease of {lease} s with a grace of {grace} s")
+        return cls(lease, grace, said["on_disconnect"] == "keep")
+
+    def to_json(self) -> Json:
+        """The rules as a launcher sends them."""
+        keep = "keep" if self.keep else "stop"
+        return {"lease": self.lease, "grace": self.grace, "on_disconnect": keep}
 
 
 class Greeting(NamedTuple):

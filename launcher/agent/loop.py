@@ -132,6 +132,7 @@ class Agent:
             wire.STATS: self._answer_stats,
             wire.GPUS: self._answer_gpus,
             wire.STACKS: self._answer_stacks,
+            wire.RULES: self._change_rules,
         }
         self._woken = 0.0
         self._next = dict.fromkeys(("processes", "watchdog", "touch", "word"), 0.0)
@@ -418,6 +419,11 @@ class Agent:
             return
         wanted = {pid: one for pid, one in members.items() if tasks is None or one[1] in tasks}
         self._stacks.answer(channel, ident, wanted)
+
+    def _change_rules(self, channel: Channel, body: Json) -> None:
+        """Holds other rules from now on, and says which."""
+        self._rules = LeaseRules.of(body["rules"])
+        channel.answer(body["id"], {"rules": self._rules.to_json()})
 
     def _leave(self, channel: Channel, body: Json) -> None:
         brought = [str(path) for path in body.get("brought", ())]

@@ -48,7 +48,7 @@ TASK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}:(?:0|[1-9][0-9]{0,8})")
 
 # launcher → agent
 HELLO, START, BEAT, KILL, LEAVE, READ_LOG, CREDIT, PORTS, STATS, GPUS = range(1, 11)
-RELEASE, STACKS = 18, 19
+RELEASE, STACKS, RULES = 18, 19, 20
 # agent → launcher
 WELCOME, STARTED, LISTENING, EXITED, EOF, LOG_SIZE, DATA, PONG, RECEIPT, NOTE, ERROR = range(65, 76)
 GONE, REPLY = 76, 77
@@ -56,7 +56,7 @@ GONE, REPLY = 76, 77
 NAMES = {
     value: name
     for name, value in list(globals().items())
-    if name.isupper() and isinstance(value, int) and (0 < value < 20 or 64 < value < 80)
+    if name.isupper() and isinstance(value, int) and (0 < value < 21 or 64 < value < 80)
     if name != "VERSION"
 }
 

@@ -31,6 +31,7 @@ from .choices import (
 from .key_lines import NO_FILE, SourceFile
 from .roles import ROLES, Role, jobs_with
 from .values import (
+    BACKGROUND_LEASE,
     Address,
     Bytes,
     Command,
@@ -312,6 +313,10 @@ class RunSettings(FileTable):
     lease: Annotated[
         Lease, Key("seconds for which a host waits for a lost launcher before it acts")
     ] = 600.0
+    detached_lease: Annotated[
+        Lease | None,
+        Key("`lease` of a run that goes on without a screen", "86400 (24 h), or a longer `lease`"),
+    ] = None
     grace: Annotated[Seconds, Key("seconds between the stop signal and KILL")] = 10.0
     stop: Annotated[
         Stop | None,
@@ -357,6 +362,14 @@ class RunSettings(FileTable):
     ] = ()
     pty: Annotated[Flag, Key("give tasks a terminal")] = False
     log_limit: Annotated[Bytes, Key("bytes of each task's log", "10 GiB")] = DEFAULT_LOG_LIMIT
+
+    @property
+    def background_lease(self) -> float:
+        """Seconds for which hosts wait for the launcher of a run that nobody has on a screen. Under
+        `keep` a lease ends no task, and stays as it is."""
+        if self.on_disconnect is OnDisconnect.KEEP:
+            return self.lease
+        return self.detached_lease or max(self.lease, BACKGROUND_LEASE)
 
 
 class StartSettings(FileTable):

@@ -361,6 +361,8 @@ Warm = Annotated[
 MetricsPattern = Annotated[str, ValueRule(_metrics, REGEX)]
 Seconds = Annotated[float, Field(strict=True, ge=0, le=_TEN_YEARS, allow_inf_nan=False)]
 Lease = Annotated[float, Field(strict=True, ge=1, le=_TEN_YEARS, allow_inf_nan=False)]
+BACKGROUND_LEASE = 86400.0
+"""Lease of a run in the background, unless its file says another one."""
 MOST_HOSTS = 1024
 """Hosts of a run: one launcher process holds a connection to each."""
 MOST_TASKS = 2048

@@ -145,6 +145,8 @@ class LinkSettings:
     rules: Rules
     local: bool
     """The agent is on this machine: the end of its channel means that the launcher is dead."""
+    shortest_lease: float | None = None
+    """The shortest lease that the run will ask for; None: that of `rules`."""
     logs: str | None = None
     """Folder of the logs on this machine."""
     persistent: bool = False
@@ -156,13 +158,20 @@ class LinkSettings:
 
     @classmethod
     def of(
-        cls, plan: Plan, host: HostPlan, logs: Path, *, persistent: bool = False
+        cls,
+        plan: Plan,
+        host: HostPlan,
+        logs: Path,
+        *,
+        persistent: bool = False,
+        background: bool = False,
     ) -> LinkSettings:
-        """The settings of a planned host."""
+        """The settings of a planned host; of a run in the `background` with the rules for that."""
         return cls(
             run_id=plan.run_id,
             host=host.name,
-            rules=Rules.of(plan),
+            rules=Rules.of(plan, background=background),
+            shortest_lease=min(plan.settings.lease, plan.settings.background_lease),
             local=host.local,
             logs=str(logs) if host.local else None,
             persistent=persistent,
@@ -173,7 +182,7 @@ class LinkSettings:
     @property
     def beat(self) -> float:
         """Seconds between two beats: a quarter of a short lease, else two seconds."""
-        return min(2.0, self.rules.lease / 4)
+        return min(2.0, (self.shortest_lease or self.rules.lease) / 4)
 
     def config(
         self,

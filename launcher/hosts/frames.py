@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from ..agent import wire
 from ..agent.wire import MOST_FRAMES, MOST_PROCESSES, MOST_THREADS
-from ..cluster.choices import Stop, StopSignal
+from ..cluster.choices import OnDisconnect, Stop, StopSignal
 from ..frozen import frozen
 from ..ids import TaskId
 from ..plan.run_plan import Plan
@@ -349,10 +349,11 @@ class Rules(Settings):
     on_disconnect: str
 
     @classmethod
-    def of(cls, plan: Plan) -> Rules:
-        """The rules of a run."""
+    def of(cls, plan: Plan, *, background: bool = False) -> Rules:
+        """The rules of a run, while a screen shows it or in the `background`."""
         settings = plan.settings
-        return cls(settings.lease, settings.grace, str(settings.on_disconnect))
+        lease = settings.background_lease if background else settings.lease
+        return cls(lease, settings.grace, str(settings.on_disconnect))
 
 
 @frozen
@@ -488,6 +489,33 @@ class Ports(Question[PortsAnswer]):
     def accepts(self, answer: PortsAnswer) -> bool:
         owned = {owner.port for owner in answer.owners}
         return owned <= set(self.check) and set(answer.busy) <= set(self.candidates)
+
+
+class HeldRules(Frame):
+    """Rules that an agent holds."""
+
+    lease: Seconds
+    grace: Seconds
+    on_disconnect: OnDisconnect
+
+
+class RulesAnswer(Answer):
+    """The agent holds these rules from now on."""
+
+    rules: HeldRules
+
+
+@frozen
+class RulesQuestion(Question[RulesAnswer]):
+    """Request to hold other rules than those of the greeting."""
+
+    TYPE = wire.RULES
+    ANSWER = RulesAnswer
+    rules: Rules
+
+    def accepts(self, answer: RulesAnswer) -> bool:
+        held = answer.rules
+        return self.rules == Rules(held.lease, held.grace, str(held.on_disconnect))
 
 
 Gpus = Annotated[tuple[GpuView, ...], Field(max_length=2 * wire.MOST_GPUS)]

@@ -15,6 +15,7 @@ import random
 import secrets
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ..agent import wire
@@ -38,6 +39,7 @@ from .frames import (
     ReadLog,
     Refusal,
     Request,
+    Rules,
     Welcome,
 )
 from .transport import Transport, TransportFactory
@@ -177,6 +179,10 @@ class Link:
             first = False
             await asyncio.sleep(delay * random.uniform(0.8, 1.2))
             delay = min(5.0, delay * 2)
+
+    def change_rules(self, rules: Rules) -> None:
+        """Has the next greeting say these rules; the agent of this connection has to be asked."""
+        self.settings = replace(self.settings, rules=rules)
 
     def send(self, request: Request, ident: int | None = None) -> bool:
         """Sends a frame, a question with its number; False when the host cannot be reached now. A

@@ -192,6 +192,21 @@ class HostLost(Event):
 
 
 @frozen
+class Background(Event):
+    """The run goes on without a screen from now on, or (not `on`) has one again."""
+
+    on: bool
+
+
+@frozen
+class LeaseConfirmed(Event):
+    """A host's agent holds the lease that it was asked for."""
+
+    host: str
+    lease: Seconds
+
+
+@frozen
 class AgentSilent(Event):
     """A host can be reached, and its agent does not answer."""
 

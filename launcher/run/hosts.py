@@ -6,9 +6,10 @@ from ..cluster.choices import OnDisconnect
 from ..cluster.ranks import ranks_with_gpus
 from ..plan.environment import gpu_shortage
 from ..plan.facts import HostFacts
-from ..quantities import counted
+from ..quantities import counted, span
 from . import events as ev
 from .instructions import (
+    AskLeases,
     CheckHosts,
     Instruction,
     KillHost,
@@ -157,9 +158,47 @@ class Hosts:
         if data.phase is RunPhase.KILLING and (settled := self._shutdown.settle_lost(host)):
             return settled
         lease = 0.0 if event.agent_gone else max(0.0, event.lease_until - event.time)
-        timer = SetTimer(ev.LeaseEnd(host), lease + data.plan.settings.grace + KILL_PATIENCE)
+        timer = self._look_later(host, lease)
         watches = self._tasks.on_host_lost(host) if data.phase in AT_WORK else []
         return [timer, *watches, *(self._when_all_answered() if data.attaching else ())]
+
+    def _look_later(self, host: str, left: float) -> SetTimer:
+        """Has a lost host looked at again when `lease` is over, or the longer one, if that ends
+        before."""
+        settings = self._data.plan.settings
+        return SetTimer(
+            ev.LeaseEnd(host), min(left, settings.lease) + settings.grace + KILL_PATIENCE
+        )
+
+    def _may_be_us(self, host: str) -> bool:
+        """Whether this machine may be what has no network, by what is known: no other host was
+        connected over all of the last `lease`."""
+        data = self._data
+        since = data.now - data.plan.settings.lease
+        return not any(
+            view.state is HostState.UP and data.host_records[name].back_at <= since
+            for name, view in data.hosts.items()
+            if name != host and not view.local
+        )
+
+    def on_background(self, on: bool) -> list[Instruction]:
+        """Asks the hosts for the lease of a run that nobody has on a screen, or the other one."""
+        data = self._data
+        data.update_run(background=on)
+        over = data.phase in (RunPhase.KILLING, RunPhase.ENDED)
+        if over or data.plan.settings.on_disconnect is OnDisconnect.KEEP:
+            return []
+        if on:
+            for record in data.host_records.values():
+                record.asked_lease = data.plan.settings.background_lease
+        return [AskLeases()]
+
+    def on_lease_confirmed(self, host: str, lease: float) -> list[Instruction]:
+        """Notes the lease that a host holds."""
+        data = self._data
+        data.update_host(host, lease=lease)
+        data.host_records[host].asked_lease = 0.0
+        return []
 
     def on_silent(self, event: ev.AgentSilent) -> list[Instruction]:
         """Says of a lost host that it is there, and what of it is not."""
@@ -178,6 +217,9 @@ class Hosts:
         lost = data.hosts[host].state is HostState.LOST
         if not lost or data.phase is RunPhase.KILLING:
             return []
+        left_over = (data.hosts[host].lease_until or 0.0) - data.now
+        if left_over > 0 and self._may_be_us(host):
+            return [self._look_later(host, left_over)]
         if self._restart.concerns(host):
             return self._restart.give_up(f"{host} is lost ({data.hosts[host].reason})")
         if keep and data.begun:
@@ -185,6 +227,8 @@ class Hosts:
         if data.run.stage < 0 and not data.begun:
             return self._shutdown.kill_all(Cause.PREFLIGHT)
         reason = "its host's agent has died" if gone else "its host's lease has ended"
+        if left_over > 0 and not gone:
+            reason = f"its host has not answered for {span(data.plan.settings.lease)}"
         left = [view for view in data.on_host(host) if not view.state.ended]
         needed = [view for view in left if self._tasks.is_needed(view.id)]
         if left and not needed:

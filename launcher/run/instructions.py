@@ -37,6 +37,12 @@ class ConnectHosts(Instruction):
 
 
 @frozen
+class AskLeases(Instruction):
+    """Ask all agents to hold the lease that the run has now, and send `LeaseConfirmed` for each
+    that does."""
+
+
+@frozen
 class ReleaseAllocation(Instruction):
     """Give the nodes back to the engine when all hosts are released; then send
     `AllocationReleased`."""

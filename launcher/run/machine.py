@@ -97,6 +97,10 @@ class RunStateMachine:
             ev.HostRefused: self._hosts.on_refused,
             ev.HostLost: self._hosts.on_lost,
             ev.AgentSilent: self._hosts.on_silent,
+            ev.Background: lambda event: self._hosts.on_background(event.on),
+            ev.LeaseConfirmed: lambda event: self._hosts.on_lease_confirmed(
+                event.host, event.lease
+            ),
             ev.Superseded: self._superseded,
             ev.LauncherFailed: self._launcher_failed,
             ev.HostsChecked: self._hosts.on_checked,

@@ -153,7 +153,7 @@ class Shutdown:
             data.lose_host(host, reason)
             data.note(f"{host} is lost: {reason}")
         for host in missing:
-            until = data.hosts[host].lease_until or data.now + data.plan.settings.lease
+            until = data.hosts[host].lease_until or data.now + data.longest_lease(host)
             data.host_records[host].receipt = self._unreachable(host, until)
         return self._finish()
 

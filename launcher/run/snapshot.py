@@ -188,6 +188,11 @@ class HostView:
     """Why it is in that state; may be empty."""
     code: str = ""
     """Kind of the reason for which it was refused, as `tfmux check FILE` has it; may be empty."""
+    local: bool = False
+    """It is the launching machine, whose tasks end with it and with the launcher."""
+    lease: float | None = None
+    """Seconds for which it has confirmed to wait for a lost launcher; absent where it was asked for
+    no other lease than the run's."""
     lease_until: Time | None = None
     """When a lost host acts without the launcher."""
     last_heard: Time | None = None
@@ -515,6 +520,13 @@ class RunView:
     there."""
     allocation: AllocationView | None = None
     """The allocation, where an engine such as Slurm gives the hosts."""
+    background: bool = False
+    """It has been left and goes on without a screen: its hosts are asked for the longer lease."""
+    lease: float | None = None
+    """Seconds for which a host waits for a lost launcher."""
+    detached_lease: float | None = None
+    """Seconds in the background, as far as hosts confirm it; absent with
+    `on_disconnect = "keep"`, since they keep their tasks."""
     stage: int = -1
     """Number of the stage that is being started; -1 before the first one."""
     cause: Cause | None = None
@@ -606,6 +618,14 @@ class Snapshot(RunView):
         receipt = self.receipt
         begun = any(task.attempt for task in self.tasks)
         return receipt is not None and receipt.clean and bool(receipt.hosts or not begun)
+
+    @property
+    def unasked_hosts(self) -> tuple[HostView, ...]:
+        """Connected hosts that may still confirm the longer lease of a run in the background."""
+        if self.detached_lease is None:
+            return ()
+        up = [one for one in self.hosts if one.state is HostState.UP]
+        return tuple(one for one in up if (one.lease or self.lease) != self.detached_lease)
 
     @property
     def unconfirmed(self) -> bool:

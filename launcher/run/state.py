@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from ..cluster.choices import OnFailure
+from ..cluster.choices import OnDisconnect, OnFailure
 from ..cluster.file_model import ClusterModel
 from ..cluster.roles import Role
 from ..ids import TaskId
@@ -56,6 +56,8 @@ class HostRecord:
     back_at: float = 0.0
     """When its agent has greeted this launcher last."""
     receipt: HostReceipt | None = None
+    asked_lease: float = 0.0
+    """The longest lease that it was asked for since it confirmed one: it may hold that."""
     last_word: HostReceipt | None = None
     """What its agent said when it had ended everything by itself."""
 
@@ -96,7 +98,8 @@ class RunData(Views):
             self.cluster = self._with_nodes()
         self.plan = self._planned()
         self._add_views(past)
-        self.host_records = {host.name: HostRecord() for host in self.plan.hosts}
+        asked = self.plan.settings.background_lease if self.run.background else 0.0
+        self.host_records = {h.name: HostRecord(asked_lease=asked) for h in self.plan.hosts}
         self.waited_longer = 0.0
         """Seconds beyond the kill's own time, for hosts that are still being connected to."""
         self.ending: dict[str, tuple[TaskId, ...] | None] = {}
@@ -132,7 +135,7 @@ class RunData(Views):
         for host in plan.hosts:
             blank = HostView(host.name, host.destination, HostState.CONNECTING)
             view = past.hosts.get(host.name, blank)
-            self.add(replace(view, destination=host.destination))
+            self.add(replace(view, destination=host.destination, local=host.local))
         for task in plan.tasks:
             self.add(task_view(task.id, plan, past.tasks.get(task.id)))
         for facts in past.facts.values():
@@ -141,7 +144,9 @@ class RunData(Views):
         settings = plan.settings
         most = settings.max_restarts + 1 if settings.on_failure is OnFailure.RESTART_ALL else 0
         run = replace(past.run, run_id=self.run_id, name=plan.name, most_attempts=most)
-        self.add(replace(run, stage=stage))
+        keeps = settings.on_disconnect is OnDisconnect.KEEP
+        longer = None if keeps else settings.background_lease
+        self.add(replace(run, stage=stage, lease=settings.lease, detached_lease=longer))
         if self.run.total_steps is None:
             self.update_run(total_steps=plan.total_steps)
         if self.cluster.slurm is None:
@@ -295,6 +300,12 @@ class RunData(Views):
     def host_states(self) -> set[HostState]:
         """The states of all links."""
         return {view.state for view in self.hosts.values()}
+
+    def longest_lease(self, host: str) -> float:
+        """Seconds for which a host may wait for a launcher, by all that it was asked for."""
+        confirmed = self.hosts[host].lease or 0.0
+        asked = self.host_records[host].asked_lease
+        return max(self.plan.settings.lease, confirmed, asked)
 
     def lose_host(self, host: str, reason: str, lease_until: float | None = None) -> None:
         """Marks a host and its live tasks as lost."""

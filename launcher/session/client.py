@@ -103,6 +103,8 @@ _LOOK_SECONDS = 1.0
 _UNSUPERVISED = "no launcher supervises this run"
 _FIRST_SECONDS = 10.0
 """Longest wait for the state of a run that has a launcher."""
+_CONFIRM_SECONDS = 5.0
+"""Longest wait for the hosts' word on the longer lease."""
 _MOST_NOTES = 100
 
 
@@ -117,6 +119,7 @@ class RunClient:
         *,
         process: LauncherProcess | None = None,
         on_close: OnClose = "nothing",
+        screen: bool = True,
         ask: PromptHandler | None = None,
         on_end: Callable[[], None] | None = None,
     ) -> None:
@@ -128,6 +131,7 @@ class RunClient:
             link: the connection to the launcher process; None to look for one.
             process: the launcher process, where it was started here.
             on_close: what it means when this client disappears without a word.
+            screen: the run is in the background when this client has left.
             ask: puts SSH prompts of the launcher to a person.
             on_end: called on the client's thread when nothing more is followed.
         """
@@ -138,6 +142,8 @@ class RunClient:
         """The run has been left and goes on."""
         self.damage = Damage()
         """Parts of the run's record that could not be read, where it was taken up from that."""
+        self._leaves_at: float | None = None
+        """When a client that detaches has left at the latest."""
         self._metrics = MetricsFile(folder.metrics)
         self._curves = False
         """Somebody wants the metrics: nobody else keeps those of thousands of tasks."""
@@ -175,6 +181,7 @@ class RunClient:
         subscription = {
             "command": "subscribe",
             "on_close": on_close,
+            "screen": screen,
             "prompts": ask is not None,
         }
         self._launcher = LauncherLink(
@@ -201,6 +208,7 @@ class RunClient:
         resume: str | None = None,
         process: LauncherProcess | None = None,
         on_close: OnClose | None = None,
+        screen: bool = True,
         ask: PromptHandler | None = None,
         on_end: Callable[[], None] | None = None,
     ) -> RunClient:
@@ -210,6 +218,7 @@ class RunClient:
         Args:
             process: a launcher process that was started beforehand.
             on_close: None for what the cluster file says (`on_hangup`).
+            screen: the run is in the background when this client has left.
 
         Raises:
             TfmuxError: `resume` is no run; no folder of the run can be made.
@@ -233,13 +242,23 @@ class RunClient:
         link = process.order(order | {"checked": cluster.file.checked}, lock)
         views = unknown(folder)
         views.update_run(name=cluster.name, resume=source)
-        return cls(folder, views, link, process=process, on_close=on_close, ask=ask, on_end=on_end)
+        return cls(
+            folder,
+            views,
+            link,
+            process=process,
+            on_close=on_close,
+            screen=screen,
+            ask=ask,
+            on_end=on_end,
+        )
 
     @classmethod
     def attach(
         cls,
         folder: RunFolder,
         *,
+        screen: bool = True,
         ask: PromptHandler | None = None,
         on_end: Callable[[], None] | None = None,
         wait: bool = True,
@@ -253,7 +272,7 @@ class RunClient:
         """
         lock = take_lock(folder)
         if lock is None:
-            client = cls(folder, unknown(folder), None, ask=ask, on_end=on_end)
+            client = cls(folder, unknown(folder), None, screen=screen, ask=ask, on_end=on_end)
             if not wait or client.await_state(_FIRST_SECONDS):
                 return client
             client.close()
@@ -263,7 +282,7 @@ class RunClient:
                 f"{folder.run_id}: its launcher process does not answer; {awake}end the run with: "
                 f"tfmux kill {folder.run_id}"
             )
-        return cls._take_up(folder, lock, ask=ask, on_end=on_end)
+        return cls._take_up(folder, lock, screen=screen, ask=ask, on_end=on_end)
 
     @classmethod
     def kill(
@@ -282,9 +301,9 @@ class RunClient:
         """
         lock = take_lock(folder)
         if lock is None:
-            client = cls(folder, unknown(folder), None, ask=ask)
+            client = cls(folder, unknown(folder), None, screen=False, ask=ask)
         else:
-            client = cls._take_up(folder, lock, process=process, ask=ask, kills=True)
+            client = cls._take_up(folder, lock, process=process, screen=False, ask=ask, kills=True)
         client.kill_all(force=force)
         return client
 
@@ -295,6 +314,7 @@ class RunClient:
         lock: int | None,
         *,
         process: LauncherProcess | None = None,
+        screen: bool,
         ask: PromptHandler | None,
         on_end: Callable[[], None] | None = None,
         kills: bool = False,
@@ -318,7 +338,7 @@ class RunClient:
             process.forget()
             raise
         resume(views)
-        client = cls(folder, views, link, process=process, ask=ask, on_end=on_end)
+        client = cls(folder, views, link, process=process, screen=screen, ask=ask, on_end=on_end)
         client.damage = stored.damage
         return client
 
@@ -399,11 +419,21 @@ class RunClient:
 
     def detach(self, *, wait: bool = True) -> None:
         self.detached = self.living
+        self._leaves_at = time.monotonic() + _CONFIRM_SECONDS
         self.stay_alive()
-        self.close(wait=wait)
+        if wait:
+            self.close()
 
     def close(self, *, wait: bool = True) -> None:
-        """Ends this client; the launcher process knows what that means for the run."""
+        """Ends this client; the launcher process knows what that means for the run. One that
+        detaches hears first which hosts have confirmed the longer lease."""
+        if self._leaves_at is not None:
+            if wait and threading.current_thread() is not self._thread:
+                self._thread.join(_CONFIRM_SECONDS + FLUSH_SECONDS)
+            return
+        self._close(wait)
+
+    def _close(self, wait: bool) -> None:
         if self._launcher.unsent:  # the last thing that a page did before it closed
             if not wait:
                 threading.Thread(target=self.close, name="close", daemon=True).start()
@@ -414,6 +444,16 @@ class RunClient:
             return
         if threading.current_thread() is not self._thread:
             self._thread.join(FLUSH_SECONDS if self.detached else 1.0)
+
+    def _has_left(self) -> bool:
+        """Whether nothing more is to be heard of a run that is being left."""
+        if self._leaves_at is None:
+            return False
+        seen = self._views.run
+        over = seen.state in (RunPhase.KILLING, RunPhase.ENDED)
+        confirmed = seen.background and not self._snapshot.unasked_hosts
+        late = time.monotonic() > self._leaves_at
+        return over or confirmed or late or not self.following
 
     # --- what only clients have -----------------------------------------------------------
 
@@ -473,12 +513,14 @@ class RunClient:
         """The terminal of this client was closed: does what that means for the run."""
         if self._launcher.subscription["on_close"] == "kill":
             self.kill_all(by_person=False)
-        else:
-            self.detach()
+        else:  # nobody is there who would read what hosts say to it
+            self.detached = self.living
+            self.stay_alive()
+            self._close(wait=True)
 
     def stay_alive(self) -> None:
-        """Lets the run go on, whatever becomes of this client."""
-        self._launcher.subscription["on_close"] = "nothing"
+        """Lets the run go on in the background, whatever becomes of this client."""
+        self._launcher.subscription.update(on_close="nothing", screen=False)
         self._launcher.send({"command": "detach"})
 
     def _answer(self, ident: int, text: str | None) -> None:
@@ -508,6 +550,8 @@ class RunClient:
                 else:
                     self._closed.wait(_PACE)
                 self._show()
+                if self._has_left():
+                    self._closed.set()
                 grown = self._read_files()
             self._read_files()
         except Exception as error:  # nobody else would hear of it, and some wait

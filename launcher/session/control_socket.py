@@ -1,8 +1,9 @@
 """Control socket of a run: other processes send commands and receive its state (JSON lines over a
 Unix socket that only this user can open).
 
-A client begins with `{"command": "subscribe", "on_close": "kill" | "nothing", "prompts": bool}`:
-what its disappearance means, and whether it can answer SSH prompts. It then receives
+A client begins with `{"command": "subscribe", "on_close": "kill" | "nothing", "prompts": bool,
+"screen": bool}`: what its disappearance means, whether it can answer SSH prompts, and whether it
+is what keeps the run from being in the background. It then receives
 
     {"changed": […]}    the records of the run (`store.stream`): all first, then those that changed
     {"prompts": […]}    the prompts that wait for an answer
@@ -22,7 +23,8 @@ and may send
     {"command": "answer", "id": 3, "text": "yes"}
     {"command": "stacks", "id": 7, "tasks": ["worker:1"] | null}
                             where these tasks stand, or all; its answer comes within some seconds
-    {"command": "detach"}   from now on its disappearance means nothing
+    {"command": "detach"}   the run goes on in the background; from now on the disappearance of
+                            this client means nothing
 
 Neither log text nor events pass through here: clients read the files. A client that does not read
 misses intermediate states and delays nobody.
@@ -270,6 +272,8 @@ class ControlSocket:
             client.outbox.abort()
             if client.kills and not self._finished:
                 self._shell.command(ev.KillAll(time.time(), by_person=False))
+            elif client.holds and not self._finished and not self._held:
+                self._shell.command(ev.Background(time.time(), True))
 
     def _dispatch(self, client: _Client, message: dict[str, Any]) -> bool:
         """Carries a command out; True for the answer to a prompt that waited for it."""
@@ -277,7 +281,9 @@ class ControlSocket:
             case {"command": "subscribe", "on_close": "kill" | "nothing" as on_close}:
                 self._subscribe(client, message, on_close)
             case {"command": "detach"}:
-                client.kills = False
+                client.kills = client.holds = False
+                if not self._shell.data.run.background:
+                    self._shell.command(ev.Background(time.time(), True))
             case {"command": "kill_all", "by_person": bool(by_person)}:
                 self._shell.command(ev.KillAll(time.time(), by_person, bool(message.get("force"))))
             case {"command": "restart", "task": str(task), "hard": bool(hard)}:
@@ -317,12 +323,20 @@ class ControlSocket:
             raise ValueError("it has subscribed already")
         client.subscribed = True
         client.kills = on_close == "kill"
+        client.holds = message.get("screen") is True
+        if client.holds and self._shell.data.run.background:
+            self._shell.command(ev.Background(time.time(), False))
         client.responds = bool(message.get("prompts"))
         self._count(client, 1)
         self._begun.set()
         self.changed()
         if client.responds and self._prompts.pending:
             self.send_prompts()
+
+    @property
+    def _held(self) -> bool:
+        """Another client has the run on its screen."""
+        return any(client.holds for client in self._clients)
 
     def _count(self, client: _Client, by: int) -> None:
         if client.responds:
@@ -377,6 +391,9 @@ class _Client:
         """Time at which it connected, or has said something since."""
         self.kills = kills
         """The run is killed when it disappears."""
+        self.holds = False
+        """It has the run on a person's screen: when the last such client disappears, the run is in
+        the background."""
         self.responds = False
         self.behind = True
         """The client missed an update; its next message is the whole state."""

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ..cluster.choices import OnDisconnect
 from ..cluster.readiness import Auto, PortListens
 from ..errors import AgentError, HostError
 from ..hosts.bootstrap import LinkSettings
@@ -21,6 +22,8 @@ from ..hosts.frames import (
     LogSize,
     Message,
     OutputEnded,
+    Rules,
+    RulesQuestion,
     Started,
     Stats,
     TaskFacts,
@@ -31,6 +34,7 @@ from ..hosts.transport import allow_connections, channel_problem
 from ..hosts.ways import ssh_connector, transport_factory
 from ..ids import TaskId
 from ..plan.run_plan import HostPlan, TaskPlan
+from ..quantities import span
 from ..run import events as ev
 from ..run.snapshot import HostReceipt
 from ..run.state import named
@@ -102,8 +106,11 @@ class HostLinks:
     def _connect(self, host: HostPlan) -> None:
         # A host that cannot be reached is tried again and again where the run has begun before.
         persistent, folder = self._shell.attached, self._shell.folder.path
+        background = self._data.run.background
         link = Link(
-            LinkSettings.of(self._data.plan, host, folder, persistent=persistent),
+            LinkSettings.of(
+                self._data.plan, host, folder, persistent=persistent, background=background
+            ),
             transport_factory(host, self.logins),
             self._shell.outputs.monitor,
             self,
@@ -133,10 +140,40 @@ class HostLinks:
         self._shell.feed(ev.HostUp(time.time(), host, held, welcome.previous_end))
         for facts in welcome.tasks:
             self._add_facts(facts)
+        # An answer says what the agent holds; a greeting is all that it has got of the rules.
+        if self._data.run.background or self._data.hosts[host].lease is not None:
+            self._ask_lease(host)
+
+    def ask_leases(self) -> None:
+        """Has all hosts hold the lease that the run has now; one that is lost is asked when it is
+        back."""
+        for host in self._links:
+            self._ask_lease(host)
+
+    def _ask_lease(self, host: str) -> None:
+        plan, link = self._data.plan, self._links[host]
+        if plan.settings.on_disconnect is OnDisconnect.KEEP:
+            return
+        rules = Rules.of(plan, background=self._data.run.background)
+        link.change_rules(rules)
+        if link.connected:
+            self._shell.spawn(self._await_lease(host, link, rules), f"lease of {host}")
+
+    async def _await_lease(self, host: str, link: Link, rules: Rules) -> None:
+        session = link.sessions
+        try:
+            await link.ask(RulesQuestion(rules))
+        except AgentError as error:
+            if link.connected and link.sessions == session:  # else it is asked when it is back
+                self._shell.note(
+                    f"{host} has not confirmed a lease of {span(rules.lease)}: {error.reason}"
+                )
+        else:
+            self._shell.feed(ev.LeaseConfirmed(time.time(), host, rules.lease))
 
     def link_lost(self, host: str, reason: str) -> None:
         link = self._links[host]
-        until = time.time() + self._data.plan.settings.lease
+        until = time.time() + self._data.longest_lease(host)
         until -= time.monotonic() - link.last_heard if link.last_heard else 0.0
         lost = ev.HostLost(time.time(), host, reason, max(0.0, until), link.agent_gone)
         self._shell.feed(lost)

@@ -19,7 +19,8 @@ from ..frozen import frozen
 from ..ids import TaskId
 from ..paths import Stamp, default_runs_home, runs_home
 from ..run.gpus import GpuView
-from ..run.snapshot import AllocationView, Snapshot
+from ..run.leaving import waits
+from ..run.snapshot import AllocationView, HostView, RunView, Snapshot
 from ..run.states import HostState, RunPhase
 from ..store.living_runs import LivingRun, entries, without_folder
 from ..store.runs import RunFolder, UnreadableRun, one_of_copies, removed_text
@@ -77,6 +78,11 @@ class ActiveHost:
     nobody knows."""
     unreachable: str = ""
     """Why it does not answer; empty if it does."""
+    local: bool = False
+    """It is this machine."""
+    lease: float | None = None
+    """Seconds for which it waits without a launcher, as it has confirmed; null where that ends
+    nothing (`on_disconnect = "keep"`), and where it is not known."""
     gpus: tuple[GpuView, ...] = ()
     """Its GPUs, as the run's launcher has recorded them last: their processes are new, their load
     may be old."""
@@ -95,6 +101,12 @@ class ListedRun:
     """Parts of its record that could not be read."""
     launcher: int | None = None
     """Process id of its launcher process on this machine; null: unsupervised."""
+    background: bool = False
+    """It has been left, and goes on without a screen."""
+    detached_lease: float | None = None
+    """Seconds for which its hosts are asked to wait without this machine in the background."""
+    waits: Annotated[tuple[str, ...], Field(exclude=True)] = ()
+    """What its hosts do without this machine: sentences."""
     hosts: tuple[ActiveHost, ...] = ()
     """Empty while it waits for nodes."""
     asked: Annotated[bool, Field(exclude=True)] = False
@@ -274,12 +286,19 @@ def active_runs(among: Sequence[RunFolder] | None = None) -> ActiveRuns:
             unsupervised.append((stored, run))
         found.append(run)
     answers = _asked([run for run, _ in unsupervised]) if unsupervised else []
-    for (_, run), answer in zip(unsupervised, answers, strict=True):
+    for (stored, run), answer in zip(unsupervised, answers, strict=True):
         at = found.index(run)
         if isinstance(answer, BaseException):
             unreadable.append(UnreadableRun(run.folder.run_id, _reason(answer)))
             answer = ((), "")
         hosts, ended = answer
+        views, told = stored.views.hosts, stored.views.run
+        hosts = tuple(
+            replace(one, local=views[one.name].local, lease=_lease(views[one.name], told))
+            if one.name in views
+            else one
+            for one in hosts
+        )
         found[at] = replace(run, hosts=hosts, asked=True, job_ended=ended)
     active = without_copies([run for run in found if run.active])
     if among is not None:
@@ -398,6 +417,12 @@ def _read_run(folder: RunFolder, *, whole: bool) -> tuple[StoredRun | None, List
 
 def _with_hosts(run: ListedRun, snapshot: Snapshot) -> ListedRun:
     """The run with what its launcher says of its hosts, and the nodes that it waits for."""
+    run = replace(
+        run,
+        background=snapshot.background,
+        detached_lease=snapshot.detached_lease,
+        waits=tuple(waits(snapshot)),
+    )
     if snapshot.state is RunPhase.QUEUED and snapshot.allocation is not None:
         since = snapshot.waiting_since or snapshot.started
         return replace(run, queued=snapshot.allocation, queued_since=since)
@@ -410,11 +435,20 @@ def _with_hosts(run: ListedRun, snapshot: Snapshot) -> ListedRun:
             tuple(v.id for v in live if v.host == host.name),
             agent=host.state is HostState.UP,
             unreachable=host.reason or "lost" if host.state is HostState.LOST else "",
+            local=host.local,
+            lease=_lease(host, snapshot),
             gpus=host.gpus,
         )
         for host in snapshot.hosts
     )
     return replace(run, hosts=hosts)
+
+
+def _lease(host: HostView, run: RunView) -> float | None:
+    """Seconds for which a host waits without this machine, as it has confirmed."""
+    if host.local or run.detached_lease is None:
+        return None
+    return run.lease if host.lease is None else host.lease
 
 
 _Answer = tuple[tuple[ActiveHost, ...], str]

@@ -35,6 +35,7 @@ from ..ids import TaskId, tag
 from ..plan.run_plan import Plan, TaskPlan, unset_names, unset_note
 from ..plan.shell import shell_prefix, with_exports
 from ..printable import printable
+from ..quantities import age, span
 from ..run import events as ev
 from ..run import instructions as do
 from ..run.instructions import Instruction
@@ -73,6 +74,8 @@ WRITE_SECONDS = 3.0
 """Longest wait for the disk at the end."""
 _CLOCK_STEP = 1.0
 """Seconds by which a clock that was set differs from one that is kept in step."""
+_PAUSE, _LONG_PAUSE = 4.0, 60.0
+"""Seconds without a look at the run that are told, the least and the most."""
 _STATS = "stats of hosts"
 _LOCK = "lock"
 RENEW_SECONDS = 10.0
@@ -458,13 +461,36 @@ class RunShell:
         """Looks at the clock, and for tasks that have stalled; never ends by itself."""
         offset = _clock_offset()
         while True:
+            awake, passed = time.monotonic(), _clock_in_sleep()
             await asyncio.sleep(TICK)
+            self._note_pause(time.monotonic() - awake, _clock_in_sleep() - passed)
             by = _clock_offset() - offset
             if abs(by) >= _CLOCK_STEP and self.data.run.ended is None:
                 offset += by
                 self._follow_clock(by)
             if self.data.phase in AT_WORK:
                 self.hangs.watch()
+
+    def _note_pause(self, awake: float, passed: float) -> None:
+        """Says when nobody has watched over the run for a while that hosts notice: in so much time
+        that has `passed` this machine was only so long `awake`."""
+        run, lease = self.data.run, self.data.plan.settings.lease
+        least = max(_PAUSE, min(lease / 2, _LONG_PAUSE))
+        asleep = passed - awake >= least
+        if run.ended is not None or not (asleep or awake >= least):
+            return
+        what = f"this machine was asleep for {age(passed - awake)}"
+        if not asleep:
+            what = f"this launcher process stood still for {age(awake)}"
+        longer = run.detached_lease
+        held = longer if run.background else run.lease
+        if held is None or longer is None or all(host.local for host in self.data.hosts.values()):
+            self.note(what)
+            return
+        told = f"hosts wait {span(held)} for it"
+        if not run.background and longer > lease:
+            told += f" while a screen shows the run, {span(longer)} once you have detached from it"
+        self.note(f"{what}; {told}")
 
     def _follow_clock(self, by: float) -> None:
         """Moves the times by which a person is told how long the run has lasted: the machine's
@@ -520,6 +546,8 @@ class Executor:
             case do.ReleaseHost(host):
                 work = shell.spawn(self._release(host), f"release of {host}")
                 self._releases.append(work)
+            case do.AskLeases():
+                shell.hosts.ask_leases()
             case do.ConnectHosts():
                 shell.hosts.connect()
             case do.LookAtOthers(task_id):
@@ -703,4 +731,9 @@ def _mpi_notes(cluster: ClusterModel, plan: Plan) -> Sequence[str]:
 
 def _clock_offset() -> float:
     """Seconds between the machine's clock and one that nobody sets, and that goes on in a sleep."""
-    return time.time() - time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+    return time.time() - _clock_in_sleep()
+
+
+def _clock_in_sleep() -> float:
+    """A clock that nobody sets, and that goes on in a sleep."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

@@ -28,7 +28,7 @@ from launcher.plan.planner import make_plan
 from launcher.plan.run_plan import Plan
 from launcher.plan.shell_text import hook_texts, shell_texts
 from launcher.printable import pictured
-from launcher.quantities import counted, size
+from launcher.quantities import counted, size, span
 from launcher.slurm.script import JobRequest, request_of
 from tui import streams
 from tui.commands.hosts_from import read_cluster
@@ -80,7 +80,9 @@ def plan(arguments: argparse.Namespace) -> int:
         f"{host} is {name} to the other hosts (HostName in ssh_config)"
         for host, name in names.addresses.items()
     )
-    lines = chain(_lines(answer), [planned.ending.text], named, _files_lines(files))
+    lines = chain(
+        _lines(answer), [planned.ending.text], _lease_lines(planned), named, _files_lines(files)
+    )
     if request is not None:
         lines = chain(lines, ["", *request_text(request).splitlines()])
     streams.write((pictured(line) if screen else line) + "\n" for line in lines)
@@ -113,6 +115,19 @@ async def _copied(planned: Plan) -> list[FilesRecord]:
         links = tuple(f"{link.path} is {link.why}" for link in files.left_out)
         found.append(FilesRecord(host.name, files.files, files.bytes, links, why))
     return found
+
+
+def _lease_lines(planned: Plan) -> Iterable[str]:
+    """How long hosts wait, where the file says that of a run with a screen alone."""
+    settings = planned.settings
+    written = "lease" in settings.model_fields_set and settings.detached_lease is None
+    far = any(not host.local for host in planned.hosts)
+    if far and written and settings.background_lease != settings.lease:
+        shown, left = span(settings.lease), span(settings.background_lease)
+        yield (
+            f"without this machine hosts wait {shown} while a screen shows the run, and {left} "
+            "once it is detached from: `detached_lease` changes that"
+        )
 
 
 def _files_lines(records: Iterable[FilesRecord]) -> Iterable[str]:

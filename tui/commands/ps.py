@@ -117,6 +117,8 @@ def _notes(run: ListedRun, now: float) -> Iterator[str]:
         from tui.outcome import queue_text
 
         yield queue_text(run.queued, run.queued_since, now)
+    if run.background:
+        yield from run.waits
     for host in run.hosts:
         if host.unreachable:
             yield f"{host.name} is unreachable: {host.unreachable}"

@@ -41,7 +41,7 @@ def stacks(arguments: argparse.Namespace) -> int:
             + ("has ended" if ended else _UNSUPERVISED.format(run=folder.run_id))
             + (f"; what was seen when it seemed to hang is in {kept}" if kept else "")
         )
-    client = RunClient.attach(folder)
+    client = RunClient.attach(folder, screen=False)
     try:
         tasks = [view.id for view in client.snapshot().tasks]
         wanted = _wanted(names, tasks) if names else None

@@ -135,12 +135,16 @@ class Choices(OptionList):
 class Choose(Dialog[Choice]):
     """Asks for one of a few choices; each is a key of its own."""
 
-    def __init__(self, title: str, choices: Mapping[Choice, str]) -> None:
-        """`choices` maps each key, which is the answer, to what it does."""
+    def __init__(self, title: str, choices: Mapping[Choice, str], why: str = "") -> None:
+        """`choices` maps each key, which is the answer, to what it does; `why` stands above them,
+        where there is something to say."""
         super().__init__(title)
         self._choices = choices
+        self._why = why
 
     def body(self) -> ComposeResult:
+        if self._why:
+            yield Label(self._why, classes="dialog-why", markup=False)
         options = (Option(f"{key}  {does}") for key, does in self._choices.items())
         yield Choices(*options, markup=False)
 
@@ -190,8 +194,9 @@ class LeaveDialog(Choose[LeaveAnswer]):
         Binding("q", "dismiss(None)", "Stay", id="leave", show=False),
     ]
 
-    def __init__(self, alive: int, *, queued: bool) -> None:
-        """`alive` tasks are up; `queued`: the run still waits for its nodes."""
+    def __init__(self, alive: int, *, queued: bool, why: str = "") -> None:
+        """`alive` tasks are up; `queued`: the run still waits for its nodes; `why` says what holds
+        when the run is detached from."""
         kill = "Leave the queue" if queued else "Kill all"
         choices = {  # the first one is what Enter takes: it harms nothing
             LeaveAnswer.STAY: "Stay",
@@ -202,7 +207,7 @@ class LeaveDialog(Choose[LeaveAnswer]):
         title = f"The run is active: {tasks} up"
         if queued:
             title = "The run is in the queue: nothing has started"
-        super().__init__(title, choices)
+        super().__init__(title, choices, why)
 
     def note(self) -> str:
         return f"{key_of(self, 'interrupt')} again: kill all and leave"

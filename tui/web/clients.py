@@ -62,6 +62,8 @@ def _lives(run: RunFolder) -> bool:
 class ServedClients(RunClients):
     """Runs of one page of `tfmux serve`, which shares them with the other pages."""
 
+    _screen = False
+
     def __init__(self, served: ServedRuns, say: Callable[[str], None]) -> None:
         """`say` shows the person a line."""
         super().__init__()
@@ -77,7 +79,9 @@ class ServedClients(RunClients):
             if living:
                 self._say("this cluster is running already: kill it to launch it anew")
                 return self.attach(living[0].run_id, ask)
-            client = RunClient.launch(cluster, text, resume=resume, ask=ask, on_close="nothing")
+            client = RunClient.launch(
+                cluster, text, resume=resume, ask=ask, on_close="nothing", screen=False
+            )
             self._served.add(client)
         return self._follow(client)
 

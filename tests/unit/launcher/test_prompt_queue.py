@@ -63,7 +63,12 @@ async def listening(folder: RunFolder, unattended: float = PATIENCE) -> AsyncIte
     prompts = PromptQueue(unattended)
     views = Views(RunView(folder.run_id, "prompts", RunPhase.CONNECTING, 0.0))
     shell: Any = SimpleNamespace(
-        folder=folder, prompts=prompts, refresh=lambda: views, crash=failed
+        folder=folder,
+        prompts=prompts,
+        refresh=lambda: views,
+        crash=failed,
+        data=views,
+        command=lambda event: None,
     )
     async with ControlSocket(shell).listening():
         yield prompts
