@@ -218,7 +218,8 @@ class Hosts:
         if not lost or data.phase is RunPhase.KILLING:
             return []
         left_over = (data.hosts[host].lease_until or 0.0) - data.now
-        if left_over > 0 and self._may_be_us(host):
+        goes_on = left_over > 0 and data.longest_lease(host) > data.plan.settings.lease
+        if goes_on and self._may_be_us(host):
             return [self._look_later(host, left_over)]
         if self._restart.concerns(host):
             return self._restart.give_up(f"{host} is lost ({data.hosts[host].reason})")
@@ -227,7 +228,7 @@ class Hosts:
         if data.run.stage < 0 and not data.begun:
             return self._shutdown.kill_all(Cause.PREFLIGHT)
         reason = "its host's agent has died" if gone else "its host's lease has ended"
-        if left_over > 0 and not gone:
+        if goes_on:
             reason = f"its host has not answered for {span(data.plan.settings.lease)}"
         left = [view for view in data.on_host(host) if not view.state.ended]
         needed = [view for view in left if self._tasks.is_needed(view.id)]
