@@ -67,7 +67,9 @@ def test_the_json_form_fits_its_schema(run: ListedRun) -> None:
     keys = [
         "attempt",
         "attempt_text",
+        "background",
         "cause_text",
+        "detached_lease",
         "hosts",
         "job_ended",
         "launcher",

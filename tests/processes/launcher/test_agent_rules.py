@@ -12,7 +12,7 @@ from tests.support.patience import wait_until
 from tests.testbed import proc
 
 LIVES = ["sleep", "4010"]
-RULES = {"lease": 600.0, "grace": 0.2, "on_disconnect": "stop"}
+RULES: dict[str, Any] = {"lease": 600.0, "grace": 0.2, "on_disconnect": "stop"}
 
 
 def begun(client: Client) -> int:
