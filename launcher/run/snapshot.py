@@ -189,7 +189,7 @@ class HostView:
     code: str = ""
     """Kind of the reason for which it was refused, as `tfmux check FILE` has it; may be empty."""
     local: bool = False
-    """It is the launching machine, whose tasks end with it and with the launcher."""
+    """Whether this is the launching machine, whose tasks end with it and with the launcher."""
     lease: float | None = None
     """Seconds for which it has confirmed to wait for a lost launcher; absent where it was asked for
     no other lease than the run's."""
@@ -521,7 +521,7 @@ class RunView:
     allocation: AllocationView | None = None
     """The allocation, where an engine such as Slurm gives the hosts."""
     background: bool = False
-    """It has been left and goes on without a screen: its hosts are asked for the longer lease."""
+    """The run has been left and goes on without a screen: its hosts are asked for the longer lease."""
     lease: float | None = None
     """Seconds for which a host waits for a lost launcher."""
     detached_lease: float | None = None

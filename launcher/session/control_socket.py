@@ -392,7 +392,7 @@ class _Client:
         self.kills = kills
         """The run is killed when it disappears."""
         self.holds = False
-        """It has the run on a person's screen: when the last such client disappears, the run is in
+        """The run is on its person's screen: when the last such client disappears, the run is in
         the background."""
         self.responds = False
         self.behind = True

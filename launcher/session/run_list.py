@@ -79,7 +79,7 @@ class ActiveHost:
     unreachable: str = ""
     """Why it does not answer; empty if it does."""
     local: bool = False
-    """It is this machine."""
+    """Whether this is the launching machine."""
     lease: float | None = None
     """Seconds for which it waits without a launcher, as it has confirmed; null where that ends
     nothing (`on_disconnect = "keep"`), and where it is not known."""
@@ -102,7 +102,7 @@ class ListedRun:
     launcher: int | None = None
     """Process id of its launcher process on this machine; null: unsupervised."""
     background: bool = False
-    """It has been left, and goes on without a screen."""
+    """The run has been left, and goes on without a screen."""
     detached_lease: float | None = None
     """Seconds for which its hosts are asked to wait without this machine in the background."""
     waits: Annotated[tuple[str, ...], Field(exclude=True)] = ()

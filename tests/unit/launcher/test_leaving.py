@@ -107,7 +107,7 @@ def test_one_host_that_is_gone_is_not_waited_for_all_day(driver: RunDriver) -> N
 
 
 def test_all_hosts_that_are_gone_are_waited_for_as_long_as_they_wait(driver: RunDriver) -> None:
-    """It may be this machine that has no network: a closed lid in a train."""
+    """Perhaps this machine has no network: a closed lid in a train."""
     driver.feed(ev.Background, True)
     driver.lost("a", lease=DAY)
     driver.lost("b", lease=DAY)
