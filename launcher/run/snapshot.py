@@ -521,7 +521,7 @@ class RunView:
     allocation: AllocationView | None = None
     """The allocation, where an engine such as Slurm gives the hosts."""
     background: bool = False
-    """The run has been left and goes on without a screen: its hosts are asked for the longer lease."""
+    """The run has been left and goes on without a screen: hosts are asked for the longer lease."""
     lease: float | None = None
     """Seconds for which a host waits for a lost launcher."""
     detached_lease: float | None = None
