@@ -79,7 +79,8 @@ def main(words: list[str]) -> int:
         _log_to(_folder(order))
         shell = shell_for(order)
     except (TfmuxError, OSError) as error:
-        link.sendall(json.dumps({"error": str(error)}).encode() + b"\n")
+        with suppress(OSError):  # the client has found the same, and gone
+            link.sendall(json.dumps({"error": str(error)}).encode() + b"\n")
         return 1
 
     def terminate(number: int, frame: FrameType | None) -> None:

@@ -203,7 +203,7 @@ def test_no_command_that_looks_ends_in_a_traceback(
 
 
 def test_no_kill_ends_in_a_traceback(template: Path) -> None:
-    """Of a run that another machine has launched, whatever is damaged."""
+    """Whatever is damaged, of a run that another machine has launched."""
 
     @examples(3)
     @given(plan=_PLAN)
