@@ -11,8 +11,8 @@ demo: .venv/ready
 unexport PYTHONDONTWRITEBYTECODE
 
 # Tests that failed, five at most, run once more (.ci/pytest).
-# Most tests wait for something: six at a time keep two processors busy. JOBS=0 runs one at a time.
-JOBS ?= 6
+# Most tests wait for something: eight at a time keep two processors busy. JOBS=0 runs one at a time.
+JOBS ?= 8
 PYTEST = .ci/pytest $(BIN)/pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 # Each promise of README.md and SECURITY.md, for real, and all that starts no process.
 test: .venv/ready

@@ -29,7 +29,9 @@ from launcher.paths import runs_home
 from tests.support.ports import free_ports
 
 LINE = re.compile(rb"After \d+ training steps \((\d+) global steps\)")
-START_TIMEOUT = 180.0
+START_TIMEOUT = 1800.0
+"""Seconds for the tasks' first steps; with much else to do a machine takes minutes to import
+TensorFlow so many times."""
 WORKERS = (("ps", 1), ("worker", 2))
 COORDINATED = (("ps", 1), ("worker", 2), ("chief", 1))
 NEVER = "--steps=1000000"  # each program is ended when it has been measured
@@ -126,8 +128,10 @@ class ByHand:
             deadline = time.monotonic() + START_TIMEOUT
             while not all(self._lines.values()):
                 for name in self._lines:
-                    if self._tasks[name].poll() is not None or time.monotonic() > deadline:
-                        raise SystemExit(f"{self._program.name}: no step from {name}")
+                    status = self._tasks[name].poll()
+                    if status is not None or time.monotonic() > deadline:
+                        why = "" if status is None else f", which has ended with {status}"
+                        raise SystemExit(f"{self._program.name}: no step from {name}{why}")
                 time.sleep(0.1)
             before, step = self._used(), self._step
             time.sleep(seconds)
@@ -184,7 +188,7 @@ def under_tfmux(options: argparse.Namespace) -> tuple[float, float]:
                     some.append((metric["time"], int(metric["step"])))
             return all(name in found for name in ASYNC.counting)
 
-        until(train, pace=0.1)
+        until(train, START_TIMEOUT, pace=0.1)
         time.sleep(options.seconds)
         train()
         terminal.close(b"\x1b[20~q")  # F9, then q

@@ -142,15 +142,19 @@ class GpuWatch:
         views = self._data.tasks.values()
         running = [view for view in views if view.host == host and view.state.up]
         before = {gpu.index: gpu.idle_since for gpu in self._data.hosts[host].gpus}
+        known = {gpu.uuid: gpu for gpu in self._data.hosts[host].gpus}
         gpus = []
         for gpu in told:
-            new, idle_since = 0, None
+            # What has failed stays so while nvidia-smi does not answer, and says no figures.
+            last = known.get(gpu.uuid)
+            new, xids = (last.new_ecc_errors, gpu.xids or last.xids) if last else (0, gpu.xids)
+            idle_since = None
             if gpu.ecc_errors is not None:
                 had = self._errors.setdefault((host, gpu.uuid), gpu.ecc_errors)
                 new = max(0, gpu.ecc_errors - had)
             if gpu.utilisation == 0 and any(gpu.is_of(task.id, task.gpus) for task in running):
                 idle_since = before.get(gpu.index) or now
-            gpus.append(replace(gpu, new_ecc_errors=new, idle_since=idle_since))
+            gpus.append(replace(gpu, xids=xids, new_ecc_errors=new, idle_since=idle_since))
         return tuple(gpus)
 
 

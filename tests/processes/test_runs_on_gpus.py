@@ -26,10 +26,11 @@ SCHEMA = json.loads((REPOSITORY / "docs/schemas/event.schema.json").read_text())
 MIB = 1 << 20
 RAISES = """
 import os, sys, time
-while not os.path.exists(sys.argv[1]):
+while not os.path.exists(sys.argv[1]) or sys.argv[3] != sys.argv[4]:
     time.sleep(0.02)
 raise RuntimeError(sys.argv[2])
 """
+"""Of two tasks that both fail, a busy machine decides whose failure the launcher hears of."""
 
 
 @pytest.fixture
@@ -60,6 +61,11 @@ def two_workers(folder: Path, *command: str, gpus: int | None = None) -> str:
     if gpus is not None:
         text += f"\n[hosts.localhost]\ngpus = {gpus}\n"
     return str(write(folder, text))
+
+
+def raising(index: int, go: Path, error: str) -> list[str]:
+    """The command of tasks of which one raises an error as soon as a file is there."""
+    return [*python_task(RAISES), str(go), error, "{index}", str(index)]
 
 
 def has_task(event: dict[str, Any]) -> bool:
@@ -113,13 +119,13 @@ def test_a_full_gpu_names_who_holds_it(
     go = tmp_path / "go"
     error = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 139 GiB"
     smi.say(gpu=[gpu(0), gpu(1)], apps=[app(0, stranger.pid, "120000")])
-    with Up("up", two_workers(tmp_path, *python_task(RAISES), str(go), error), "--json") as up:
+    with Up("up", two_workers(tmp_path, *raising(0, go, error)), "--json") as up:
         pid_of(up, "worker:0")
         up.wait_for(lambda e: e["event"] == "gpus", "the load")
         go.touch()
         assert up.wait() == 1, up.transcript()
     verdict = up.of("run")[-1]["verdict"]
-    assert verdict["kind"] in ("raised", "alike")
+    assert (verdict["kind"], verdict["tasks"]) == ("raised", ["worker:0"]), verdict
     held = f"GPU 0 is held by root's pid {stranger.pid} ({sys.executable} -c input() sweep.py), 126"
     assert held in verdict["text"], verdict
     assert held in up.said
@@ -132,9 +138,7 @@ def test_a_full_gpu_names_the_task_that_shares_it(smi: FakeNvidiaSmi, tmp_path: 
     go = tmp_path / "go"
     error = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8589934592 bytes."
     smi.say(gpu=[gpu(0)])
-    waits = "import sys, time\nif sys.argv[3] == '1':\n    time.sleep(1000)\n"
-    command = [*python_task(waits + RAISES), str(go), error, "{index}"]
-    with Up("up", two_workers(tmp_path, *command), "--json") as up:
+    with Up("up", two_workers(tmp_path, *raising(0, go, error)), "--json") as up:
         smi.say(apps=[app(0, pid_of(up, "worker:0")), app(0, pid_of(up, "worker:1"), "120000")])
         up.wait_for(has_task, "the load")
         go.touch()
@@ -153,7 +157,7 @@ def test_a_gpu_that_fails_makes_its_host_guilty(
     go = tmp_path / "go"
     smi.say(gpu=[gpu(0), gpu(1)])
     error = "CUDA error: unspecified launch failure"
-    with Up("up", two_workers(tmp_path, *python_task(RAISES), str(go), error), "--json") as up:
+    with Up("up", two_workers(tmp_path, *raising(1, go, error)), "--json") as up:
         smi.say(apps=[app(1, pid_of(up, "worker:1"))])
         up.wait_for(has_task, "the load")
         if told == "lost":
@@ -168,8 +172,7 @@ def test_a_gpu_that_fails_makes_its_host_guilty(
         assert up.wait() == 1, up.transcript()
     verdict = up.of("run")[-1]["verdict"]
     assert (verdict["kind"], verdict["tasks"]) == ("gpu", ["worker:1"]), verdict
-    # Not sure where the other one has failed first, and this one was ended before it had.
-    assert verdict["text"].removeprefix("probably ").startswith(f"localhost: {fault}")
+    assert verdict["text"].startswith(f"localhost: {fault}")
 
 
 def test_an_nvidia_smi_that_hangs_holds_up_no_run(smi: FakeNvidiaSmi, tmp_path: Path) -> None:
@@ -232,7 +235,7 @@ def test_a_gpu_that_fails_in_the_last_moment_is_seen(smi: FakeNvidiaSmi, tmp_pat
     bad = gpu(1, ecc__errors__uncorrected__volatile__total="1")
     smi.say(gpu=[gpu(0), gpu(1)])
     error = "CUDA error: unspecified launch failure"
-    with Up("up", two_workers(tmp_path, *python_task(RAISES), str(go), error), "--json") as up:
+    with Up("up", two_workers(tmp_path, *raising(1, go, error)), "--json") as up:
         smi.say(apps=[app(1, pid_of(up, "worker:1"))])
         up.wait_for(has_task, "the load")
         newer = up.of("gpus")[-1]["time"]

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from launcher.cluster.read import loads
 from launcher.run import events as ev
 from launcher.run.machine import RunStateMachine
+from launcher.session.bulkhead import Bulkhead
 from tests.support.crash import failed
 
 
@@ -31,6 +32,8 @@ class FakeShell:
         self.folder = SimpleNamespace(run_id=run_id, path=folder, metrics=folder / "metrics.jsonl")
         self.links: dict[str, Any] = dict(links or {})
         self.hosts = SimpleNamespace(welcomes={}, tasks={}, logins=None)
+        self.bulkhead = Bulkhead()
+        self.bulkhead.close()  # no process reads what tasks and hosts say
         self.closing = AsyncExitStack()
         self.fed: list[ev.Event] = []
         self.work: list[asyncio.Task[None]] = []

@@ -264,7 +264,7 @@ async def test_a_preflight(terminal: Terminal, preflights: Preflights) -> None:
     looks = Looks(terminal)
     app = TfmuxApp(pages=[HomeScreen(clients)], config=config(terminal))
     async with app.run_test(size=(120, 40)) as pilot:
-        await shows(pilot, "24 demos")
+        await shows(pilot, "25 demos")
         for keys, text in (
             (["T"], "tf1–tf4: TensorFlow is not installed"),
             (["up"], "python: fine"),
@@ -310,7 +310,7 @@ async def test_home_and_editor(terminal: Terminal) -> None:
     clients = RunClients()
     app = TfmuxApp(pages=[HomeScreen(clients)], config=config(terminal))
     async with app.run_test(size=(160, 50)) as pilot:
-        await shows(pilot, "24 demos")
+        await shows(pilot, "25 demos")
         for keys, text in (
             ([], "mission"),
             (["tab"], "mission"),

@@ -59,7 +59,7 @@ async def test_a_filter_finds_demos_that_are_not_shown() -> None:
     async with home(size=(100, 30)) as pilot:
         app = pilot.app
         assert isinstance(app, TfmuxApp)
-        await shows(pilot, "▸ 24 demos")
+        await shows(pilot, "▸ 25 demos")
         await pilot.press("slash", *"downpour", "enter")
         await shows(pilot, "Downpour SGD")
         rows = [row for row in screen_text(app) if "mine" in row or "hello" in row]

@@ -180,7 +180,7 @@ def pages() -> Iterator[TfmuxApp]:
         (["down", "home", "right", "enter", *":0"], "out of range", (120, 40)),
         (["tab", "ctrl+end", "x", "="], "needs a file in valid TOML", (120, 40)),
         (["space"], "environment", (80, 24)),
-        (["escape"], "24 demos", (120, 40)),
+        (["escape"], "25 demos", (120, 40)),
         (["escape", "a"], "1-9 or Enter chooses", (120, 40)),
     ],
     ids=["wide", "editor", "small", "form", "broken", "plan", "home", "new"],
@@ -197,7 +197,7 @@ def test_pages(
                 await settled(pilot)
             await pilot.press(key)
             if key == "escape":
-                await shows(pilot, "24 demos")
+                await shows(pilot, "25 demos")
                 await shows(pilot, "starts    ps:0")  # read once the cursor rests
         await shows(pilot, text)
         await settled(pilot)

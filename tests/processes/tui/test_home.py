@@ -73,7 +73,7 @@ async def test_an_empty_home_says_how_to_begin() -> None:
         await shows(pilot, "l launch")
         await pilot.press("up", "enter")
         await until(pilot, lambda: missing(pilot, "1 ps + 2 workers train"))
-        await shows(pilot, "▸ 24 demos")
+        await shows(pilot, "▸ 25 demos")
 
 
 async def test_saved_clusters_and_files_of_the_command_line(tmp_path: Path) -> None:

@@ -189,6 +189,20 @@ def test_each_look_is_a_line_and_a_fault_one_note(monkeypatch: pytest.MonkeyPatc
     assert [one.tasks for one in watched.recorded] == [{WORKER: GIB}] * 4
 
 
+@pytest.mark.parametrize("told", [{"ecc_errors": 4}, {"ecc_errors": 3, "xids": (79,)}])
+def test_a_fault_stays_known_while_nvidia_smi_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, told: dict[str, Any]
+) -> None:
+    """Given a GPU that has failed, when its host has no figures any more, then it is to blame as
+    before, and no second note says so."""
+    watched = Watched(monkeypatch)
+    watched.sees(1000.0, view(ecc_errors=3, processes=HELD))
+    fault = watched.sees(1005.0, view(**told, processes=HELD)).fault
+    assert fault and watched.sees(1010.0, view()).fault == fault
+    (own,) = watched.watch.of_task(watched.views.tasks[WORKER])
+    assert own.fault == fault and len(watched.notes) == 1
+
+
 def test_a_host_is_recorded_when_processes_change_and_not_too_often(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
