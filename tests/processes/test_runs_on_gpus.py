@@ -30,7 +30,7 @@ while not os.path.exists(sys.argv[1]) or sys.argv[3] != sys.argv[4]:
     time.sleep(0.02)
 raise RuntimeError(sys.argv[2])
 """
-"""Of two tasks that both fail, a busy machine decides whose failure the launcher hears of."""
+"""A task that fails alone: of two, a busy machine decides whose failure the launcher hears of."""
 
 
 @pytest.fixture
