@@ -21,9 +21,9 @@ from ..run.snapshot import Snapshot
 from ..run.states import Outcome, RunPhase
 from ..run.views import Views
 from ..store.declared import Declared
+from ..store.launch_machine import Machine
 from ..store.living_runs import read_entry
 from ..store.logs import LogStore
-from ..store.machine import Machine
 from ..store.metrics import MetricsFile, Series, latest_metrics
 from ..store.runs import RunFolder
 from ..store.stream import read_stream

@@ -26,9 +26,9 @@ from ..errors import LockError, RunNotFoundError, TfmuxError
 from ..frozen import frozen
 from ..paths import read_small, runs_home
 from ..printable import printable
+from .launch_machine import Machine
 from .launcher_lock import acquire, launcher_pid
 from .living_runs import RUN_ID, local_path, read_entry, remove_entry
-from .machine import Machine
 
 if TYPE_CHECKING:
     from ..cluster.file_model import ClusterModel

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from launcher.store.machine import Machine
+from launcher.store.launch_machine import Machine
 
 HERE = Machine.this()
 DAY = 86_400.0
