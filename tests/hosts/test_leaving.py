@@ -154,8 +154,7 @@ def test_a_launcher_that_dies_after_the_run_was_left(fresh_scenario: FaultScenar
 
 def test_a_cable_that_is_cut_when_the_run_is_left(fresh_scenario: FaultScenario) -> None:
     """Given a host that cannot be reached, when the run is left, then this host is named; it has
-    the longer lease as soon as it is back, and so has the agent that follows one that was
-    killed."""
+    the longer lease as soon as it is back."""
     scenario = fresh_scenario
     rules = f"lease = 600\ngrace = 1\ndetached_lease = {LONGER}"
     with launched(scenario.file({"worker": ["tf1", "tf3"]}, run=rules)) as left:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -59,7 +60,8 @@ async def test_a_run_names_a_task_in_the_kernel_at_the_second_look() -> None:
     ps, other = TaskId("ps", 0), TaskId("worker", 1)
     for task in (ps, other):
         data.add(replace(data.tasks[task], state=TaskState.RUNNING, attempt=1, started=1.0))
-    stats = HostStats(cast(Any, SimpleNamespace(data=data, links={"a": link})))
+    bulkhead = SimpleNamespace(around=nullcontext)
+    stats = HostStats(cast(Any, SimpleNamespace(data=data, links={"a": link}, bulkhead=bulkhead)))
 
     async def look(halted: dict[TaskId, str]) -> tuple[Halt, float | None]:
         link.halted = halted

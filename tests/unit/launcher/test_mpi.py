@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from launcher.agent.asked import Said
 from launcher.cluster.file_model import ClusterModel
 from launcher.cluster.read import loads
 from launcher.on_host import linked
@@ -107,11 +106,10 @@ def test_what_to_write_instead(tmp_path: Path) -> None:
 def test_lines_of_ldd(monkeypatch: pytest.MonkeyPatch, line: str, library: str) -> None:
     """Open MPI, MPICH and Intel's by their names, found or not; nothing that looks like one."""
 
-    def ldd(*_: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
-        out = f"\tlinux-vdso.so.1 (0x1)\n{line}\n".encode()
-        return subprocess.CompletedProcess([], 0, out)
+    def ldd(*_: object, **options: object) -> Said:
+        return Said(0, f"\tlinux-vdso.so.1 (0x1)\n{line}\n".encode(), b"")
 
-    monkeypatch.setattr(subprocess, "run", ldd)
+    monkeypatch.setattr(linked, "ask_program", ldd)
     assert linked.mpi_library("x") == library
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,7 +35,8 @@ def views_of(*hosts: str) -> Views:
 
 def stats_of(views: Views, links: dict[str, Any]) -> HostStats:
     """The figures of hosts that are reached over these links."""
-    shell: Any = SimpleNamespace(data=views, links=links, publish=lambda: None)
+    bulkhead = SimpleNamespace(around=nullcontext)
+    shell: Any = SimpleNamespace(data=views, links=links, publish=lambda: None, bulkhead=bulkhead)
     return HostStats(shell)
 
 
