@@ -35,6 +35,8 @@ ABOVE = "above-workdir"
 OWN = {"agent", "began", "died", "ended", "exit", "logs", "results", "stage", "tools"}
 """First parts of the names that tfmux's own files have in a run's folder."""
 _REBOOTED = "the host has rebooted"
+_SEVERAL = "several"
+"""In the place of a machine: no boot of a single one ends the doubt."""
 _AGENT_DIED = "the agent died"
 """How an agent ended that could not write it down; its watchdog may say why."""
 
@@ -238,7 +240,9 @@ class Folders:
     def begin(self, new: bool, alone: bool = True) -> Before:
         """Takes the run's folder for an agent that begins. Nothing of an earlier one's can live
         where there was none (the folder is `new`), its end was proven, or the machine has booted
-        since. An agent is not `alone` where the watchdog of the earlier one has not ended.
+        since. An agent is not `alone` where the watchdog of the earlier one has not ended. Several
+        machines to which one name leads may share the folder: what one of them has left, no boot of
+        another ends.
 
         What was started without that proof may have left no mark. No later agent can know better,
         so the doubt stays with the folder.
@@ -247,24 +251,27 @@ class Folders:
             FolderError: the proof of the earlier end cannot be taken away.
         """
         began, end = _read(self.began), _read_end(self.end)
-        booted_since = began != "" and not began.startswith(boot_id())
-        word = Word.PROVEN if new or booted_since else self.word(began, alone)
+        rebooted = booted_since(began)
+        word = Word.PROVEN if new or rebooted else self.word(began, alone)
         try:
             _unlink(self.end)
         except OSError as error:
             raise FolderError(f"{self.end}: {error.strerror}") from error
         # A proof is about this beginning alone: the watchdog of an earlier agent may write its own
         # much later.
-        self._beginning = f"{boot_id()} {os.urandom(8).hex()}"
+        machine = machine_id()
+        if word is not Word.PROVEN and _machine_of(began) not in ("", machine):
+            machine = _SEVERAL
+        self._beginning = f"{boot_id()} {os.urandom(8).hex()} {machine}"
         with suppress(OSError):  # a full disk: the next agent has a doubt too many, not one too few
             _write(self.began, self._beginning)
         if not began and not end:
             return Before(word)
-        tasks, left = tuple(end.get("tasks", ())), () if booted_since else self._left(end)
+        tasks, left = tuple(end.get("tasks", ())), () if rebooted else self._left(end)
         signalled = end.get("signalled")
         signalled = signalled if isinstance(signalled, int) else 0
         text = str(end.get("text", ""))
-        if booted_since:
+        if rebooted:
             text = f"{text}; {_REBOOTED} since" if text else _REBOOTED
         text = text or _died(self._ended(began)[1])
         return Before(word, began, text, tasks, left, signalled)
@@ -302,7 +309,7 @@ class Folders:
         except FileNotFoundError:
             return False
         began = _read(self.began)
-        if (found and found <= _STAYS) or (began and not began.startswith(boot_id())):
+        if (found and found <= _STAYS) or booted_since(began):
             return False
         with suppress(OSError):  # its watchdog has left none
             watch = os.open(self.watch, os.O_RDONLY | os.O_CLOEXEC)
@@ -430,6 +437,23 @@ def boot_id() -> str:
     """The kernel's name for this boot."""
     with open("/proc/sys/kernel/random/boot_id") as file:
         return file.read().strip()
+
+
+def machine_id() -> str:
+    """This machine's name for itself, the same after a boot: its host name and its installation's
+    id, of which cloned machines have one."""
+    return _digest(os.uname().nodename, _read("/etc/machine-id").strip())
+
+
+def booted_since(began: str) -> bool:
+    """Whether the machine of an agent that `began` has booted since, and is this one. Earlier
+    versions do not name the machine."""
+    boot = began.partition(" ")[0]
+    return boot not in ("", boot_id()) and _machine_of(began) in ("", machine_id())
+
+
+def _machine_of(began: str) -> str:
+    return began.partition(" ")[2].partition(" ")[2]
 
 
 def _read(path: str) -> str:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, Iterator
 
 from ..agent import tree
-from ..agent.folders import ABOVE, OWN, Folders, boot_id, lock_within, remove_tree
+from ..agent.folders import ABOVE, OWN, Folders, booted_since, lock_within, remove_tree
 
 _STEPS = 500
 """Files between two looks at the clock."""
@@ -131,16 +131,16 @@ def _ended_runs(folders: Folders) -> Iterator[str]:
             began = os.path.join(run, "began")
             if os.path.lexists(os.path.join(run, "exit")) or not os.path.lexists(began):
                 yield run
-            elif name.partition(".")[2] == host and not _of_this_boot(began):
+            elif name.partition(".")[2] == host and _has_rebooted(began):
                 yield run
 
 
-def _of_this_boot(began: str) -> bool:
+def _has_rebooted(began: str) -> bool:
     try:
         with open(began) as file:
-            return file.read(100).startswith(boot_id())
+            return booted_since(file.read(400))
     except (OSError, ValueError):
-        return True
+        return False
 
 
 def _size_of(run: str, until: float) -> tuple[int, bool]:

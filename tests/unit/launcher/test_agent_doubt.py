@@ -81,6 +81,20 @@ def test_a_doubt_ends_with_the_boot(begin: Begin, monkeypatch: pytest.MonkeyPatc
     assert begin()[1]
 
 
+def test_the_boot_of_another_machine_proves_nothing(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a home that several machines share, and one name that leads to any of them, then the
+    agent on another machine is not certain of what one here has left, and its folder is kept."""
+    first, _ = begin()
+    monkeypatch.setattr(folders, "boot_id", lambda: "boot-of-another")
+    monkeypatch.setattr(folders, "machine_id", lambda: "another")
+    assert first.in_doubt()
+    assert not begin()[1]
+    monkeypatch.setattr(folders, "boot_id", lambda: "its-next-boot")
+    assert not begin()[1], "the first machine has not booted"
+
+
 @pytest.mark.parametrize(
     ("left", "said"),
     [
