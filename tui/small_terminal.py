@@ -6,10 +6,14 @@ out for less than `LEAST`; in a smaller terminal its keys work, and a line is dr
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from textual.geometry import Size
 
-from launcher.run.snapshot import Snapshot
 from launcher.run.states import RunPhase
+
+if TYPE_CHECKING:  # the first frame of `tfmux` waits for this module
+    from launcher.run.snapshot import Snapshot
 
 LEAST = Size(16, 5)
 """The smallest screen that is laid out."""

@@ -4,10 +4,13 @@ has been."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..quantities import and_list, counted, span
-from .snapshot import HostView, Snapshot
 from .states import HostState
+
+if TYPE_CHECKING:  # the first frame of `tfmux` waits for this module
+    from .snapshot import HostView, Snapshot
 
 _MOST_NAMES = 6
 
