@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 from textual import events
@@ -80,8 +79,7 @@ async def test_the_answer_right_behind_a_command_that_asks(
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: isinstance(app.focused, Pane))
         assert isinstance(app.screen, RunScreen)
-        control = Mock(living=True, snapshot=busy, signal=run.signal)
-        monkeypatch.setattr(app.screen, "control", control)
+        monkeypatch.setattr(run, "snapshot", busy)
         burst(app, "xyrn")
         asyncio.get_running_loop().call_later(1, release.set)
         await until(pilot, lambda: bool(run.asked))
