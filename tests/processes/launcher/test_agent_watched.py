@@ -80,7 +80,9 @@ def test_why_an_agent_died_is_on_the_disk(end: Callable[[Process], None], why: s
         client.everything()
         assert proc.wait_gone(watchdog)
     folder = state_folder(client.run_id)
-    assert (folder / "ended").read_text().splitlines()[1] == why
+    began = (folder / "began").read_text()
+    assert (folder / "ended").read_text() == began, "nothing is left"
+    assert (folder / "died").read_text() == f"{began}\n{why}"
     assert f"the agent died ({why})" in (folder / "agent.log").read_text()
     with Client(client.run_id) as again:
         assert again.hello()["previous_end"] == f"the agent died: {why}"
