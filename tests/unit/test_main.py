@@ -96,20 +96,22 @@ def test_a_launcher_process_imports_ssh_where_hosts_are_reached_by_it(
 
 def test_a_kill_starts_a_launcher_process_where_the_run_has_none(started: list[Started]) -> None:
     """The lock of one that has died is free."""
-    (runs_home() / "left").mkdir(parents=True)
-    (runs_home() / "left/launcher.lock").touch()
-    fd = acquire(runs_home() / "left", "left")
+    folder = runs_home() / f"left-{os.getpid()}"  # locks are this machine's, for all tests
+    folder.mkdir(parents=True)
+    (folder / "launcher.lock").touch()
+    fd = acquire(folder, folder.name)
     assert fd is not None
     os.close(fd)
-    main.main(["kill", "left"])
+    main.main(["kill", folder.name])
     assert len(started) == 1
 
 
 def test_a_kill_leaves_it_to_the_launcher_process_of_the_run(started: list[Started]) -> None:
     """Its own is asked, and no other one started."""
-    (runs_home() / "held").mkdir(parents=True)
-    fd = acquire(runs_home() / "held", "held")
+    folder = runs_home() / f"held-{os.getpid()}"
+    folder.mkdir(parents=True)
+    fd = acquire(folder, folder.name)
     assert fd is not None
-    main.main(["kill", "held"])
+    main.main(["kill", folder.name])
     assert not started
     os.close(fd)

@@ -7,6 +7,7 @@ import os
 import pytest
 
 from launcher.cluster.read import loads
+from launcher.ids import new_run_id
 from launcher.paths import runs_home
 from launcher.run import events as ev
 from launcher.run.machine import RunStateMachine
@@ -40,7 +41,7 @@ def test_an_agent_is_there_when_it_has_greeted(
     events: list[ev.Event], agents: list[str], unreachable: list[str]
 ) -> None:
     """A host that is still being connected to, or that has refused the login, has none."""
-    path = runs_home() / "seen-20261120-183002-7f3a"
+    path = runs_home() / new_run_id("seen")  # its lock is this machine's, for all tests
     path.mkdir(parents=True)
     (path / "cluster.toml").write_text(CLUSTER)
     machine = RunStateMachine(loads(CLUSTER, "seen", path), path.name)

@@ -69,12 +69,12 @@ def test_what_may_have_begun_or_is_not_ours_stays(files: dict[str, str]) -> None
 
 def test_a_launcher_at_work_keeps_its_folder() -> None:
     """Whatever its disk has lost."""
-    path = half("old", {"cluster.toml": ""}, old=False)
+    path = half(f"old-{os.getpid()}", {"cluster.toml": ""}, old=False)
     lock = RunFolder(path).take_lock()
     assert lock is not None
     os.utime(path, times=(time.time() - 3600,) * 2)
     RunFolder.scan()
-    assert names() == ["old"]
+    assert names() == [path.name]
     os.close(lock)
 
 
