@@ -129,8 +129,8 @@ class Shutdown:
             lost = record.agent_gone or (ended and view.state is not HostState.UP)
             if record.receipt is not None or not view.contacted:
                 continue
-            if name := data.plan.host(host).elsewhere:
-                record.receipt = HostReceipt(host, doubt=elsewhere_text(name))
+            if record.elsewhere:
+                record.receipt = HostReceipt(host, doubt=elsewhere_text(record.elsewhere))
                 found = True
             elif lost:
                 record.receipt = record.last_word or self._unreachable(host, view.lease_until)

@@ -60,6 +60,8 @@ class HostRecord:
     """The longest lease that it was asked for since it confirmed one: it may hold that."""
     last_word: HostReceipt | None = None
     """What its agent said when it had ended everything by itself."""
+    elsewhere: str = ""
+    """Name of the machine that `localhost` is, where that is not this one (`HostPlan`)."""
 
 
 class RunData(Views):
@@ -99,7 +101,9 @@ class RunData(Views):
         self.plan = self._planned()
         self._add_views(past)
         asked = self.plan.settings.background_lease if self.run.background else 0.0
-        self.host_records = {h.name: HostRecord(asked_lease=asked) for h in self.plan.hosts}
+        self.host_records = {
+            h.name: HostRecord(asked_lease=asked, elsewhere=h.elsewhere) for h in self.plan.hosts
+        }
         self.waited_longer = 0.0
         """Seconds beyond the kill's own time, for hosts that are still being connected to."""
         self.ending: dict[str, tuple[TaskId, ...] | None] = {}

@@ -61,6 +61,6 @@ def test_the_way_of_a_kill_can_be_read(calls: list[Call]) -> None:
     command that the control socket hands over to the KILL frame, and to the last message out."""
     begin, frame = first(calls, "RunShell.command"), first(calls, "encode", str(wire.KILL))
     assert begin < frame
-    check(calls[begin : frame + 1], 8, 24)
-    check(calls[: first(calls, "LocalTransport.write") + 1], 10, 25)
-    check(calls[: first(calls, "Outbox.finish") + 1], 22, 220)
+    check(calls[begin : frame + 1], 9, 23)
+    check(calls[: first(calls, "LocalTransport.write") + 1], 11, 26)
+    check(calls[: first(calls, "Outbox.finish") + 1], 23, 190)

@@ -1,7 +1,9 @@
 """Writes down which functions of the launcher's main thread are called once a kill has come.
 
 For each launcher process that has this folder on its PYTHONPATH; `TRACE_FILE` gets them in their
-order, each as its file below `TRACE_ROOT`, its name, and for a frame that is encoded its kind.
+order, each as its file below `TRACE_ROOT`, its name, and for a frame that is encoded its kind. Not
+among them are comprehensions and lambdas, which are read where they stand, and the constructor
+that frozen dataclasses share, as those that Python compiles are not.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from types import FrameType
 from typing import Any
 
 FIRST, FRAME = "ControlSocket._dispatch", "encode"
+CONSTRUCTOR = "_init"
 _MOST = 100_000
 
 
@@ -32,7 +35,7 @@ def begin(argv: Sequence[str]) -> None:
             return
         if code.co_qualname == FIRST:
             begun = begun or "kill_all" in str(frame.f_locals.get("message"))
-        if begun:
+        if begun and code.co_name != CONSTRUCTOR and not code.co_name.startswith("<"):
             kind = frame.f_locals.get("kind", "") if code.co_name == FRAME else ""
             calls.append(f"{code.co_filename.removeprefix(root)}\t{code.co_qualname}\t{kind}\n")
 
