@@ -136,7 +136,7 @@ def test_a_taken_port_ends_with_3_and_names_its_holder(tmp_path: Path) -> None:
     assert f"port {ours} is in use by pid {os.getpid()} (" in done.stdout
     assert f"port {theirs} is in use by pid {holder.pid}" in done.stdout
     assert "[port-in-use]" in done.stdout
-    assert "   2 errors   " in done.stdout.splitlines()[-1]
+    assert "   2 errors" in done.stdout.splitlines()[-1]
     assert "\x1b" not in done.stdout and "\x07" not in done.stdout
 
 
