@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -12,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from launcher.agent.folders import local_folder
 from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
 from tests.support import command
@@ -91,15 +89,6 @@ def test_a_detached_run_goes_on_with_all_its_rules(scenario: FaultScenario) -> N
     scenario.wait_dead(run_id)
 
 
-def elsewhere(folder: Path) -> list[str]:
-    """The beginning of a command that runs as on another machine: it sees neither the runs of this
-    one, nor the user's host-local folder, where their launchers are found."""
-    data = folder / "elsewhere"
-    data.mkdir(exist_ok=True)
-    hide = f'mount -t tmpfs -o mode=700 none {shlex.quote(local_folder())} && exec "$@"'
-    return ["env", f"XDG_DATA_HOME={data}", "unshare", "-m", "sh", "-c", hide, "sh"]
-
-
 def test_another_machine_takes_over_and_the_first_launcher_says_so(
     scenario: FaultScenario, tmp_path: Path
 ) -> None:
@@ -114,7 +103,7 @@ def test_another_machine_takes_over_and_the_first_launcher_says_so(
         first.signal_launcher(signal.SIGSTOP)
         words = ("-m", "tui.main", "attach", run_id, "--file", str(file), "--headless")
         second = subprocess.Popen(
-            [*elsewhere(tmp_path), sys.executable, *words],
+            [*command.other_machine(tmp_path), sys.executable, *words],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -153,7 +142,7 @@ def test_another_machine_kills_the_run_and_the_first_launcher_says_so(
         ready(first, "ps:0", "worker:0")
         run_id = first.run_id
         words = ("kill", run_id, "--file", str(file))
-        killed = command.run(*words, prefix=elsewhere(tmp_path))
+        killed = command.run(*words, prefix=command.other_machine(tmp_path))
         assert killed.returncode == 0 and "2 hosts confirmed" in killed.stdout, killed
         assert first.wait() == 130, first.transcript()
         assert any("to end the run" in note for note in notes(first))

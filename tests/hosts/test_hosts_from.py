@@ -119,9 +119,7 @@ def lives_on(again: Up, bed: SlurmBed, pids: set[int]) -> None:
 
 
 @pytest.mark.prove
-def test_a_kill_from_elsewhere_by_a_file_with_the_job(
-    shell: SlurmBed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kill_from_elsewhere_by_a_file_with_the_job(shell: SlurmBed, tmp_path: Path) -> None:
     """Given a file with the job's number but no record of the run, when `tfmux kill --file` is
     called, then the run's steps are found by their name and ended, and the job stays."""
     entry = IN_SLURM.replace('time = "1"', 'job = "1"')
@@ -129,8 +127,8 @@ def test_a_kill_from_elsewhere_by_a_file_with_the_job(
     with Up("up", str(path), "--json") as up:
         ready(up, *ALL)
         up.kill_launcher()
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "elsewhere"))
-    done = command.run("kill", up.run_id, "--file", str(path))
+    elsewhere = command.other_machine(tmp_path / "elsewhere")
+    done = command.run("kill", up.run_id, "--file", str(path), prefix=elsewhere)
     assert done.returncode == 0 and "is yours and stays" in done.stdout, done.stdout + done.stderr
     job_stays(shell)
 

@@ -87,7 +87,8 @@ def test_under_keep_a_run_without_launcher_lives_and_is_taken_up(
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.setenv("XDG_DATA_HOME", str(elsewhere))
-    with Up("attach", run_id, "--file", str(file), "--json") as again:
+    prefix = command.other_machine(elsewhere)
+    with Up("attach", run_id, "--file", str(file), "--json", prefix=prefix) as again:
         again.wait_for(lambda e: e.get("state") == "running" and e["event"] == "run", "running")
         ready(again, "ps:0", "worker:0")
         attempts = {e["task"]: e["attempt"] for e in again.of("task")}

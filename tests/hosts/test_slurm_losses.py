@@ -193,7 +193,7 @@ async def test_jobs_of_others_are_not_ours_whatever_their_names(scenario: Scenar
 
 
 def test_a_run_is_ended_by_its_file_elsewhere_and_not_by_another_user(
-    scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scenario: Scenario, tmp_path: Path
 ) -> None:
     """Given a run without a launcher; another user reaches neither its job nor its nodes, and takes
     its name for a job; when it is killed by somebody who has the cluster file and no record of it;
@@ -210,8 +210,8 @@ def test_a_run_is_ended_by_its_file_elsewhere_and_not_by_another_user(
             assert as_nobody(*argv).returncode != 0, argv
         job = hold(scenario.bed, f"tfmux-{up.run_id}")
         up.kill_launcher()
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "elsewhere"))
-    done = command.run("kill", up.run_id, "--file", str(file))
+    elsewhere = command.other_machine(tmp_path / "elsewhere")
+    done = command.run("kill", up.run_id, "--file", str(file), prefix=elsewhere)
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
     assert "no process is left, 3 hosts confirmed; Slurm agrees" in said, said

@@ -8,7 +8,6 @@ import os
 import shutil
 from pathlib import Path
 
-from launcher.agent.folders import local_folder
 from launcher.paths import runs_home
 from tests.support import command
 from tests.support.cluster_texts import one_task
@@ -53,7 +52,8 @@ def test_a_kill_from_another_machine_confirms_no_local_task(tmp_path: Path) -> N
     assert len(living()) == 1
 
     shutil.rmtree(run)
-    done = command.run("kill", run_id, "--file", str(cluster), prefix=without_index(tmp_path))
+    elsewhere = command.other_machine(Path(os.environ["XDG_DATA_HOME"]))
+    done = command.run("kill", run_id, "--file", str(cluster), prefix=elsewhere)
     assert done.returncode == 4, done.stdout + done.stderr
     assert UNKNOWN in done.stdout and "no process is left" not in done.stdout
     assert len(living()) == 1
@@ -63,10 +63,3 @@ def test_a_kill_from_another_machine_confirms_no_local_task(tmp_path: Path) -> N
     done = command.run("kill", run_id)
     assert done.returncode == 0 and "no process is left, 1 host confirmed" in done.stdout, done
     assert not living()
-
-
-def without_index(folder: Path) -> list[str]:
-    """The beginning of a command that runs as on another machine, which has its own /tmp."""
-    hide = f'mount -t tmpfs -o mode=700 none "{local_folder()}" && exec "$@"'
-    home = f"XDG_DATA_HOME={os.environ['XDG_DATA_HOME']}"
-    return ["env", home, "unshare", "-m", "sh", "-c", hide, "sh"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from launcher.agent.folders import local_folder
 from launcher.paths import runs_home
 from launcher.session import launcher_process
 from launcher.store.runs import RunFolder
@@ -54,20 +56,23 @@ def fork_launchers() -> None:
 
 
 def start(
-    words: Sequence[str], env: Mapping[str, str], cwd: Path, site: Path | None = None
+    words: Sequence[str],
+    env: Mapping[str, str],
+    cwd: Path,
+    site: Path | None = None,
+    prefix: Sequence[str] = (),
 ) -> tuple[Process | subprocess.Popen[bytes], IO[str], IO[str]]:
     """Starts a command, and returns what it writes to stdout and stderr, too: with `site` that of
-    the packages in this folder."""
-    argv = [*_INTERPRETER, *words]
+    the packages in this folder, behind the command `prefix` by an interpreter of its own."""
+    argv = [*prefix, *_INTERPRETER, *words]
     stdout, stdout_end = os.pipe()
     stderr, stderr_end = os.pipe()
     try:
         process: Process | subprocess.Popen[bytes]
-        if site is not None:
-            env = {**env, "PYTHONPATH": str(site)}
-            process = subprocess.Popen(
-                argv, env=env, cwd=site, stdout=stdout_end, stderr=stderr_end
-            )
+        if site is not None or prefix:
+            if site is not None:
+                env, cwd = {**env, "PYTHONPATH": str(site)}, site
+            process = subprocess.Popen(argv, env=env, cwd=cwd, stdout=stdout_end, stderr=stderr_end)
         else:
             process = _server().start(argv, env=env, cwd=cwd, stdout=stdout_end, stderr=stderr_end)
     finally:
@@ -100,6 +105,13 @@ def run(
             process.kill()
             raise
     return subprocess.CompletedProcess(words, code, *(text.decode() for text in said))
+
+
+def other_machine(data: Path) -> list[str]:
+    """The beginning of a command that runs as on another machine: it has its runs in `data`, and
+    not the user's host-local folder of this one, by which it would find runs and launchers."""
+    hide = f'mount -t tmpfs -o mode=700 none {shlex.quote(local_folder())} && exec "$@"'
+    return ["env", f"XDG_DATA_HOME={data}", "unshare", "-m", "sh", "-c", hide, "sh"]
 
 
 def _read_all(descriptors: Sequence[int], timeout: float) -> list[bytes]:
@@ -139,9 +151,10 @@ class Up:
         env: Mapping[str, str] | None = None,
         cwd: Path = REPOSITORY,
         site: Path | None = None,
+        prefix: Sequence[str] = (),
     ) -> None:
         self.process, self._stdout, self._stderr = start(
-            words, {**os.environ, **(env or {})}, cwd, site
+            words, {**os.environ, **(env or {})}, cwd, site, prefix
         )
         self.events: list[dict[str, Any]] = []
         self.said = ""
