@@ -739,8 +739,8 @@ class ProcessTracker:
 
     A process's task is a name, or "" for one that is the run's but of no task that is known (a
     daemon whose birth was not seen). `agent_session` is the session of the agent itself: what is
-    in it is a program that the agent runs for itself (`nvidia-smi`) or a task that has just been
-    forked, for a task's processes are in sessions of their own, and none can enter a foreign one.
+    in it has just been forked, for a task's processes are in sessions of their own, and none can
+    enter a foreign one. What the agent asks for itself (`nvidia-smi`) is no part of the run either.
     """
 
     def __init__(self, run_id: str, agent_session: int = 0) -> None:
@@ -790,16 +790,26 @@ class ProcessTracker:
         for child in self.below:
             owned.setdefault(child, "")
         owned.pop(me, None)
+        of_agent = self._agent_sessions(everyone, children.get(me, ()))
         result = {}
         for pid, task in owned.items():
             process = everyone[pid]
-            if process.sid == self._agent_session:
+            if process.sid in of_agent:
                 continue
             key = (pid, process.start)
             if task or key not in self.known_processes:
                 self.known_processes[key] = task
             result[pid] = (process, self.known_processes[key])
         return result
+
+    def _agent_sessions(self, everyone: dict[int, Process], ours: Iterable[int]) -> set[int]:
+        """The agent's session, and those of programs that its other threads ask: the kernel calls
+        them no children of this thread, which starts all tasks, and gets all orphans."""
+        if not self._agent_session:
+            return set()
+        leaders = (one for one in map(everyone.__getitem__, ours) if one.sid == one.pid)
+        others = (one for one in leaders if (one.pid, one.start) not in self.roots)
+        return {self._agent_session, *(one.pid for one in others if not is_child(one.pid))}
 
     def _sessions(self, everyone: dict[int, Process]) -> dict[int, str]:
         """The tasks of the sessions that first processes have made. A session outlives its first

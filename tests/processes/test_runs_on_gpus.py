@@ -176,14 +176,16 @@ def test_a_gpu_that_fails_makes_its_host_guilty(
 
 
 def test_an_nvidia_smi_that_hangs_holds_up_no_run(smi: FakeNvidiaSmi, tmp_path: Path) -> None:
-    """Given a driver that never answers, then tasks start, and a kill is proven all the same."""
+    """Given a driver that never answers, then tasks start, and a kill is proven all the same, and
+    ends the tasks alone: what the agent asks is no process of the run."""
     smi.say(gpu=[gpu(0)], seconds=3000)
     with Up("up", two_workers(tmp_path, "sleep", "1000", gpus=1), "--json") as up:
         up.wait_for(lambda e: e["event"] == "run" and e["state"] == "running", "all tasks")
         wait_until(lambda: smi.asked, "it is asked")
         assert run("kill", up.run_id).returncode == 0
         assert up.wait() == 130, up.transcript()
-        assert up.of("receipt")[-1]["clean"]
+        receipt = up.of("receipt")[-1]
+        assert receipt["clean"] and receipt["hosts"][0]["signalled"] == 2, receipt
 
 
 def test_check_names_who_holds_a_gpu(
