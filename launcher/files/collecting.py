@@ -352,6 +352,7 @@ class _Collection:
         self._program.send(request)
         announced = await self._program.answer(_Announcement, _LIST_SECONDS)
         receiver = _Receiver(self._folder, announced.size, announced.files, merges=self._merges)
+        telling = asyncio.create_task(self._tell(receiver))
         try:
             await self._receive(receiver, announced.size)
             await self._wait_for_disk(receiver)
@@ -360,6 +361,7 @@ class _Collection:
             receiver.useless = True
             raise
         finally:
+            telling.cancel()
             receiver.abandon()
         self._progress(announced.size, announced.size)
         lost = receiver.broken_off
@@ -374,10 +376,17 @@ class _Collection:
             announced.present,
         )
 
+    async def _tell(self, receiver: _Receiver) -> None:
+        """Tells what is on disk, also while the host or the disk stands still."""
+        told = 0
+        while True:
+            if told != (told := receiver.stored):
+                self._progress(told, receiver.size)
+            await asyncio.sleep(_TELL_SECONDS)
+
     async def _receive(self, receiver: _Receiver, size: int) -> None:
         asked = blocks = received = 0
         ended = False
-        told = 0.0
         while not ended or blocks < asked:
             waiting = asked - blocks
             room = (_WINDOW - (received - receiver.stored)) // PIECE - waiting
@@ -402,9 +411,6 @@ class _Collection:
             receiver.put(block)
             if receiver.error is not None:
                 raise receiver.error
-            if time.monotonic() - told >= _TELL_SECONDS:
-                told = time.monotonic()
-                self._progress(receiver.stored, size)
         self._program.write(ENOUGH)
         receiver.put(None)
 
@@ -440,7 +446,6 @@ class _Collection:
             await receiver.wait(_TELL_SECONDS)
             if stored != (stored := receiver.stored):
                 heard = time.monotonic()
-                self._progress(stored, receiver.size)
             if time.monotonic() - heard > PATIENCE:
                 raise UnpackError(f"the disk on this machine stalled for {PATIENCE:.0f} s")
 
