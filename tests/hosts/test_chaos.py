@@ -199,9 +199,13 @@ class Chaos:
     def ctrl_c(self, up: Up) -> None:
         presses = self.chance.choice([1, 1, 2, 3])
         self.did.append(f"Ctrl-C, {presses} times")
-        for _ in range(presses):
-            up.process.send_signal(signal.SIGINT)
-            time.sleep(0.05)
+        up.press_ctrl_c()
+        for _ in range(presses - 1):
+            if self.chance.random() < 0.5:
+                up.press_ctrl_c_again()
+            else:  # the same decision
+                time.sleep(0.05)
+                up.press_ctrl_c()
 
     def term(self, up: Up) -> None:
         self.did.append("TERM")

@@ -44,7 +44,7 @@ def test_a_grace_is_for_those_who_need_it(scenario: FaultScenario) -> None:
         up.press_ctrl_c()
         wait_until(lambda: living(scenario, up) == {"deaf:0"}, "only who ignores TERM is left")
         for _ in range(budget(1, 2)):
-            up.press_ctrl_c()
+            up.press_ctrl_c_again()
         assert up.wait() == 130, up.transcript()
         assert confirmed(up)
         scenario.check_logs(up.run_id)

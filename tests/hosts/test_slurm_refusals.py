@@ -286,7 +286,7 @@ def test_a_second_kill_does_not_wait_for_sbatch(
         wait_until((marks / "asked").exists, "sbatch is under way")
         up.press_ctrl_c()
         up.wait_for(lambda e: e["event"] == "run" and e["state"] == "killing", "the first press")
-        up.press_ctrl_c()
+        up.press_ctrl_c_again()
         assert up.wait() == 130, up.transcript()
     assert f"scancel --me --name=tfmux-{up.run_id}" in up.said
     assert not (marks / "done").exists()

@@ -152,7 +152,7 @@ def test_results_that_a_forced_kill_gives_up_are_named_and_stay(
         up.log("worker:0", "there")
         up.press_ctrl_c()
         up.wait_for(lambda e: e.get("state") == "killing", "killing")
-        up.press_ctrl_c()
+        up.press_ctrl_c_again()
         assert up.wait() == 130, up.transcript()
     assert not (RunFolder.find(up.run_id).path / "collected").exists()
     missing = "results of far were not fetched: the run was killed at once; they stay"

@@ -86,7 +86,7 @@ def press_f9_twice(server: SshServer, up: Up) -> None:
     """A kill at once."""
     up.press_ctrl_c()
     up.wait_for(lambda e: e.get("state") == "killing", "killing")
-    up.press_ctrl_c()
+    up.press_ctrl_c_again()
     assert up.wait() == 130, up.transcript()
 
 

@@ -391,7 +391,7 @@ def test_a_forced_kill_loses_no_results(ssh_server: SshServer, tmp_path: Path) -
         up.log("worker:0", "there")
         up.press_ctrl_c()
         up.wait_for(lambda e: e.get("state") == "killing", "killing")
-        up.press_ctrl_c()
+        up.press_ctrl_c_again()
         assert up.wait() == 130, up.transcript()
     wait_gone(state(ssh_server, up.run_id))
     assert f"tfmux collect {up.run_id}" in up.said

@@ -20,7 +20,7 @@ from typing import IO, Any, Self
 
 from launcher.agent.folders import local_folder
 from launcher.paths import runs_home
-from launcher.session import launcher_process
+from launcher.session import decision, launcher_process
 from launcher.store.runs import RunFolder
 from tests.support.forked import ForkServer, Process, replace_popen
 from tests.support.paths import REPOSITORY
@@ -275,6 +275,11 @@ class Up:
     def press_ctrl_c(self) -> None:
         """What a terminal does to the foreground process."""
         self.process.send_signal(signal.SIGINT)
+
+    def press_ctrl_c_again(self) -> None:
+        """A press that is a decision of its own, behind one that was acted on."""
+        time.sleep(1.1 * decision.SECONDS)
+        self.press_ctrl_c()
 
     def wait(self, timeout: float = PATIENCE) -> int:
         """The exit code, and all output read."""

@@ -75,7 +75,8 @@ def test_a_lying_agent_over_ssh_makes_no_success(ssh_server: SshServer, tmp_path
         assert "liar broke the protocol: EXITED for worker:0, which is not" in lost["reason"]
         run_id = up.run_id
         up.press_ctrl_c()
-        up.press_ctrl_c()
+        up.wait_for(lambda e: e.get("state") == "killing", "killing")
+        up.press_ctrl_c_again()
         assert up.wait() == 4, up.transcript()
         (receipt,) = up.of("receipt")
         confirmed = {host["host"]: host["confirmed"] for host in receipt["hosts"]}
