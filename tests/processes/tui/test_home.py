@@ -173,7 +173,7 @@ async def test_odd_records_and_odd_runs_are_named_beside_the_others() -> None:
     broken.cluster_file.write_text("name = [[[")
     async with home(size=(500, 40)) as pilot:
         await shows(pilot, "✓ success")
-        await shows(pilot, "2 records of odd-20261120-183002-7f3a could not be read")
+        await shows(pilot, f"2 records of {odd.run_id} could not be read")
         await shows(pilot, "could not be read: Too many levels of symbolic links")
         await shows(pilot, "toml:1: ")
         await pilot.press("f9")
@@ -188,15 +188,15 @@ async def test_past_runs_from_their_rows_to_their_screens_and_the_shell() -> Non
     good = ended_run("good")
     (good.path / "worker-0.log").write_bytes(b"the very first line\nthe last\n")
     failure = Failure(TaskId("worker", 1), "tf3", "exit 1", 1.0)
-    ended_run("bad", outcome=Outcome.FAILED, exit_code=1, first_failure=failure)
-    begun_run("lost", *STARTED)
+    bad = ended_run("bad", outcome=Outcome.FAILED, exit_code=1, first_failure=failure)
+    lost = begun_run("lost", *STARTED)
     async with home() as pilot:
         await shows(pilot, "Runs 3")
         await shows(pilot, "time   step   loss")
-        await shows(pilot, "✓ success  good-20261120-183002-7f3a  1:02  1,200  0.250")
-        await shows(pilot, "✗ failed   bad-20261120-183002-7f3a   1:02")
+        await shows(pilot, f"✓ success  {good.run_id}  1:02  1,200  0.250")
+        await shows(pilot, f"✗ failed   {bad.run_id}   1:02")
         await shows(pilot, "worker:1 @tf3 exit 1")
-        await shows(pilot, "? unknown  lost-20261120-183002-7f3a  0:01")
+        await shows(pilot, f"? unknown  {lost.run_id}  0:01")
         await open_run(pilot, "lost")
         await shows(pilot, "ps:0 @localhost  lost")
         await pilot.press("escape", "escape")
@@ -318,11 +318,11 @@ async def test_a_template_becomes_a_cluster_in_the_editor(tfmux_home: Path) -> N
 async def test_everything_fits_80_by_24() -> None:
     """No row is wider than the screen, and the cursor's keys stand at the bottom."""
     library.create("mine", TEXT)
-    ended_run("good")
+    good = ended_run("good").run_id
     async with home(size=(80, 24)) as pilot:
         await shows(pilot, "Runs 1")
         await shows(pilot, "Enter open  l launch")
-        await shows(pilot, "✓ success  good-202…183002-7f3a  1:02  1,200  0.250")
+        await shows(pilot, f"✓ success  {good[:8]}…{good[-11:]}  1:02  1,200  0.250")
         shutil.rmtree(library.folder())
         await pilot.press("f5")
         await shows(pilot, "a creates one from a template")
