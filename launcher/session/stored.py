@@ -166,14 +166,18 @@ def stored_folder(run_id: str, file: Path, *, removed: bool = False) -> RunFolde
 
 def _launched_on(run_id: str, cluster: ClusterModel) -> Machine | None:
     """The machine that has launched a run of which there is no folder; None: this one, as the index
-    of its living runs says, or a local agent's lock."""
+    of its living runs says, a local agent's lock, or a process of a task of `localhost`."""
+    from ..on_host.probe import leftovers
     from ..plan.planner import make_plan
 
     with suppress(OSError, FolderError):
         if read_entry(run_id) is not None:
             return None
-        hosts = make_plan(cluster, run_id).hosts
-        if any(host.local and has_agent(run_id, host.name) for host in hosts):
+        plan = make_plan(cluster, run_id)
+        if any(host.local and has_agent(run_id, host.name) for host in plan.hosts):
+            return None
+        local = {str(task.id) for task in plan.tasks if plan.host(task.host).local}
+        if any(run == run_id and task in local for run, task, *_ in leftovers()["found"]):
             return None
     return Machine()
 
