@@ -96,6 +96,16 @@ class TerminalDriver(LinuxDriver):
             closefd=False,
         )
         self._file = cast(Any, _Outlet(file))
+        self._size = self._get_terminal_size()
+
+    def _get_terminal_size(self) -> tuple[int, int]:
+        """The size that the kernel has of the terminal. Textual would take that of `COLUMNS` and
+        `LINES`, where those are exported: a terminal's size when its shell began, or another's."""
+        with suppress(OSError):
+            size = os.get_terminal_size(cast(TextIO, sys.__stdout__).fileno())
+            if size.columns and size.lines:  # a serial line has none
+                return size.columns, size.lines
+        return super()._get_terminal_size()
 
     def _run_input_thread(self) -> None:
         """Reads the terminal. An error there is one of the program: the screen fails, and the run

@@ -232,10 +232,17 @@ def test_what_is_typed_between_two_screens_is_read(
 
 @pytest.mark.parametrize(("width", "height"), [(5, 3), soak(1, 1), soak(15, 60), soak(200, 4)])
 def test_a_terminal_without_room_for_a_screen_has_its_keys(
-    terminal: Callable[[int, int], Terminal], tmp_path: Path, width: int, height: int
+    terminal: Callable[[int, int], Terminal],
+    tmp_path: Path,
+    width: int,
+    height: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Given a terminal in which no screen has room, when a run is launched there, then it says how
-    the run stands, F9 ends it, and in a larger terminal its screen is there."""
+    """Given a terminal in which no screen has room, whatever `COLUMNS` and `LINES` say, when a run
+    is launched there, then it says how the run stands, F9 ends it, and in a larger terminal its
+    screen is there."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("LINES", "24")
     window = terminal(width, height)
     window.run("up", str(cluster(tmp_path)))
     window.wait_until(lambda _: living() == EVERYONE, "all three processes")
