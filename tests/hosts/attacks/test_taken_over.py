@@ -104,16 +104,16 @@ asyncio.run(main())
 
 def test_a_host_that_another_machine_takes_ends_this_launcher(scenario: FaultScenario) -> None:
     """Given a run on two hosts, when a launcher elsewhere takes one of them over, then this one
-    says so and exits with 0, all tasks live on, and `tfmux kill` ends them."""
+    says so and exits with 5, all tasks live on, and `tfmux kill` ends them."""
     with scenario.up(scenario.file(PLACES, run=RULES)) as up:
         ready(up, "ps:0", "worker:0")
         argv = [sys.executable, "-c", TAKER, str(REPOSITORY), up.run_id, "tf1"]
         taker = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         try:
             assert taker.stdout is not None and taker.stdout.readline() == "taken\n"
-            assert up.wait() == 0, up.transcript()
+            assert up.wait() == 5, up.transcript()
             assert any("has taken tf1 over" in note for note in notes(up))
-            assert "the run continues" in up.said
+            assert "has taken the run over to supervise it; how it ends is known there" in up.said
             assert scenario.of("tf3", "worker:0") and scenario.of("tf1", "ps:0")
         finally:
             taker.communicate("\n", timeout=PATIENCE)
