@@ -8,6 +8,7 @@ least the year behind the name, since `mnist-2` is rather the name of another cl
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from ..errors import LockError, RunNotFoundError, TfmuxError
 from ..frozen import frozen
@@ -125,7 +126,9 @@ class _KnownRuns:
         copies: dict[str, list[RunFolder]] = {}
         for folder in folders:
             copies.setdefault(folder.run_id, []).append(folder)
-        removed = [run for run in without_folder(copies, runs_home()) if run.living]
+        removed: list[LivingRun] = []
+        with suppress(OSError):  # an index that does not answer keeps no kill from a run's folder
+            removed = [run for run in without_folder(copies, runs_home()) if run.living]
         found = [one_of_copies(some) for some in copies.values()]
         found += [RunFolder(run.folder, run.run_id) for run in removed]
         return cls(tuple(found), tuple(removed), tuple(unreadable))
