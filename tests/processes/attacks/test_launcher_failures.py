@@ -411,7 +411,7 @@ def test_a_screen_says_that_a_launcher_cannot_begin(
     monkeypatch.setattr("launcher.session.client.LauncherProcess", LauncherThread)
     clients = RunClients()
     run = clients.launch(load(write(tmp_path, FILE)), FILE, nobody)
-    wait_until(lambda: run.snapshot().phase is RunPhase.ENDED, "it has ended")
+    wait_until(lambda: run.snapshot().state is RunPhase.ENDED, "it has ended")
     (ended,) = clients.close()
     assert ended.snapshot.exit_code == 4 and "no room" in ended.snapshot.launcher_error
 
