@@ -189,6 +189,7 @@ def test_a_cleaner_of_tmp_makes_no_second_launcher(
 
 def test_an_index_that_takes_no_entry_is_said_and_the_lock_holds(tmp_path: Path) -> None:
     """Something else is in the entry's place: the lock is in the run's folder then."""
+    entry_path(RUN).unlink(missing_ok=True)  # of a holder that another test has killed
     entry_path(RUN).mkdir()
     try:
         with held(tmp_path, RUN, acquire(tmp_path, RUN, new=True)) as lock:
