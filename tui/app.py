@@ -65,6 +65,7 @@ _NEEDED_LATE = (
     *(f"tui.screens.{name}" for name in ("dialogs", "hosts_screen", "metrics_screen")),
     *(f"tui.screens.{name}" for name in ("stacks_screen", "cause_screen", "help")),
     "tui.failure_report",
+    "launcher.agent.processes",
 )
 """What a run's screen opens, and what says how the run has ended."""
 

@@ -43,8 +43,15 @@ _RECEIPT_SECONDS = 0.5
 _AFTER_KILL_SECONDS = 2.0
 _AT_ONCE = 1 << 18
 """Bytes that are written together when there are more."""
-_NEEDED_LATE = ("tui.outcome", "tui.log.hints", "tui.log.remarks", "rich.text", "rich.cells")
-"""What says how a run has ended."""
+_NEEDED_LATE = (
+    "tui.outcome",
+    "tui.log.hints",
+    "tui.log.remarks",
+    "rich.text",
+    "rich.cells",
+    "launcher.agent.processes",
+)
+"""What finds a launcher process that stands still, and says how a run has ended."""
 
 
 def run_headless(
