@@ -102,7 +102,6 @@ def hiding(*pairs: tuple[int, int]) -> Viewport:
 
 
 def test_hidden_lines_take_no_row() -> None:
-    """Up, down and at the end."""
     port = hiding((3, 90), (95, 98))
     port.update(100, 5)
     assert [line for line, _ in port.rows()] == [92, 93, 94, 98, 99]

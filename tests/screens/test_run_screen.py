@@ -1,30 +1,52 @@
-"""The run screen, driven by its keys."""
+"""The run screen: panes, the page of a task, tables, and any size of terminal."""
 
 from __future__ import annotations
 
+import json
+import random
 import re
+import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.text import Text
 from textual._styles_cache import StylesCache
+from textual.app import App, ComposeResult
 from textual.strip import Strip
 
 from launcher.ids import TaskId
+from launcher.paths import state_home
 from launcher.run.snapshot import Failure, HostReceipt, Receipt, Survivor
 from launcher.run.states import Outcome, RunPhase, TaskState
+from launcher.store.runs import RunFolder
+from tests.support.budgets import budget
+from tests.support.every_screen import EVERY, happens, opened
 from tests.support.fakes import ScriptedRun
+from tests.support.homes import home
+from tests.support.patience import PATIENCE
+from tests.support.patience import until as patiently
 from tests.support.screens import focused_task, run_screen, screen_text, showing, shows, until
+from tui import demos, extras
 from tui.app import TfmuxApp
+from tui.catalog import Catalog
 from tui.config import Config
+from tui.extras import Extra
 from tui.memory import Memory
 from tui.screens.dialogs import LeaveDialog, ReceiptScreen
+from tui.screens.home import HomeScreen
 from tui.screens.run_screen import OutcomePanel, RunScreen
+from tui.small_terminal import LEAST
+from tui.tables import TableRow
 from tui.widgets.pane import Pane
 from tui.widgets.pane_area import PaneGrid
 from tui.widgets.prompt import Prompt
+from tui.widgets.table import Table
 from tui.widgets.task_list import StatusStrip
+
+# The run screen, driven by its keys.
 
 
 async def test_panes_show_logs_as_they_come(run: ScriptedRun) -> None:
@@ -145,7 +167,6 @@ async def test_the_first_press_while_the_rule_ends_a_run_is_no_second_one(run: S
 
 
 async def test_a_run_that_is_killed_as_soon_as_it_is_shown(run: ScriptedRun) -> None:
-    """Its receipt is shown."""
     async with showing(run, (120, 40)) as (app, pilot):
         run.end(Outcome.KILLED, 130)
         await until(pilot, lambda: isinstance(app.screen, ReceiptScreen))
@@ -302,7 +323,6 @@ async def test_the_prompt_is_one_row_above_the_footer(run: ScriptedRun) -> None:
 async def test_a_run_that_ends_before_its_screen_is_open(
     run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its screen was made while it began."""
     app, screen = TfmuxApp(run, config=Config()), RunScreen(run, Memory())
     monkeypatch.setattr(app, "get_default_screen", lambda: screen)
     run.end(Outcome.SUCCESS, 0)
@@ -343,3 +363,333 @@ async def test_titles_fit_their_panes_from_the_first_frame(
         small = [title for title in titles if len(title) <= 60]
         assert small and not any("all logs" in title for title in small)
     run.logs.close()
+
+
+# A task's page: its address in the title, opened with a key.
+
+URL = "http://127.0.0.1:6006/"
+
+
+async def test_o_opens_the_page_in_a_browser(
+    run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is a graphic screen; from any pane where there is only one page; a task
+    without a page says so where there are several, and opens nothing."""
+    monkeypatch.setenv("DISPLAY", ":0")
+    opened: list[str] = []
+    app = TfmuxApp(run)
+    monkeypatch.setattr(app, "open_url", opened.append)
+    async with app.run_test(size=(200, 50)) as pilot:
+        run.all_tasks(state=TaskState.READY)
+        run.task("worker:0", url=URL)
+        await shows(pilot, URL)
+        await until(pilot, lambda: isinstance(app.focused, Pane))
+        await pilot.press("1", "o")
+        await until(pilot, lambda: opened == [URL])
+        run.task("worker:1", url=f"{URL}other")
+        await shows(pilot, f"{URL}other")
+        await pilot.press("o")
+        await until(pilot, lambda: "nothing to open: ps:0" in str([*app._notifications]))
+        await pilot.press("tab", "o")
+        await until(pilot, lambda: opened == [URL, URL])
+
+
+async def test_without_a_browser_the_address_is_copied(
+    run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over SSH a browser would be a text browser, across this screen: the clipboard gets it."""
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
+        monkeypatch.delenv(name, raising=False)
+    async with showing(run, (200, 50)) as (app, pilot):
+        run.task("ps:0", state=TaskState.READY, url=URL)
+        await shows(pilot, URL)
+        await until(pilot, lambda: isinstance(app.focused, Pane))
+        await pilot.press("o")
+        await until(pilot, lambda: app.clipboard == URL)
+
+
+# The table of the screens: its widths and heights are those of its rows, in each frame.
+
+TITLES = ("state", "note")
+
+
+class Shown(App[int]):
+    """A table, and nothing else."""
+
+    def __init__(self, table: Table) -> None:
+        super().__init__()
+        self.table = table
+
+    def compose(self) -> ComposeResult:
+        yield self.table
+
+
+def row(key: str, state: str, note: str) -> TableRow:
+    return TableRow(key, [Text(state), Text(note)])
+
+
+def lines(table: Table) -> list[str]:
+    """Its rows as a frame that is drawn now would show them, the titles first."""
+    return [table.render_line(y).text.rstrip() for y in range(table.size.height)]
+
+
+async def test_the_next_frame_has_the_widths_of_the_new_rows() -> None:
+    """Whether rows come, go or change; Textual measures only when nothing else is to be done."""
+    async with Shown(Table("t")).run_test(size=(40, 8)) as pilot:
+        table = pilot.app.query_one(Table)
+        await until(pilot, lambda: table.size.height > 0)
+        table.show(TITLES, [row("a", "✗ failed", "worker:1 @tf3 exit 1")])
+        assert lines(table)[1] == " ✗ failed  worker:1 @tf3 exit 1"
+        table.show(TITLES, [row("a", "? unreachable", "no answer from tf3")])
+        assert lines(table)[:2] == [" state          note", " ? unreachable  no answer from tf3"]
+        table.show(TITLES, [row("a", "ended", "–"), row("b", "✗ failed", "worker:1 @tf3 exit 1")])
+        assert lines(table)[2] == " ✗ failed  worker:1 @tf3 exit 1"
+        table.show(TITLES, [row("a", "ended", "all of it")])
+        assert lines(table)[1] == " ended  all of it"
+
+
+async def test_the_first_frame_has_the_width_of_the_screen() -> None:
+    """Given rows that are shown before the table has been laid out, then the column that takes the
+    rest of the width has it at once."""
+    widths: list[int] = []
+
+    class Early(Shown):
+        def on_mount(self) -> None:
+            self.table.show(TITLES, [row("a", "ended", "a note")])
+            widths.append(self.table.ordered_columns[1].width)
+
+    async with Early(Table("t", fills=1)).run_test(size=(80, 8)) as pilot:
+        await until(pilot, lambda: pilot.app.query_one(Table).size.height > 0)
+        assert widths[0] > 60
+
+
+async def test_a_click_on_a_title_orders_the_rows() -> None:
+    """First the smallest on top, then the largest, then as they were; the title says which."""
+    words = ["b", "c", "a"]
+
+    def shown() -> None:
+        ordered = table.ordered(words, [str])
+        table.show(TITLES, [row(word, word, "–") for word in ordered])
+
+    class Ordering(Shown):
+        def on_table_ordered(self) -> None:
+            shown()
+
+    table = Table("t")
+    async with Ordering(table).run_test(size=(40, 8)) as pilot:
+        await until(pilot, lambda: table.size.height > 0)
+        shown()
+        seen = []
+        for _ in range(3):
+            before = lines(table)
+            await pilot.click(Table, offset=(3, 0))
+            await until(pilot, lambda: lines(table) != before)  # noqa: B023
+            seen.append([line.split("note")[0].strip(" –") for line in lines(table)[:4]])
+        assert seen == [
+            ["state ▴", "a", "b", "c"],
+            ["state ▾", "c", "b", "a"],
+            ["state", "b", "c", "a"],
+        ]
+
+
+async def test_a_text_that_has_no_room_ends_in_an_ellipsis() -> None:
+    """Its row stays one line, also when the text grows; more room shows more of it."""
+    async with Shown(Table("t", fills=1)).run_test(size=(40, 8)) as pilot:
+        table = pilot.app.query_one(Table)
+        await until(pilot, lambda: table.size.height > 0)
+        table.show(TITLES, [row("a", "up", "well"), row("b", "up", "last")])
+        await until(pilot, lambda: lines(table)[2].endswith("last"))
+        grown = "the gateway closes a connection that is new"
+        table.show(TITLES, [row("a", "up", grown), row("b", "up", "last")])
+        await until(pilot, lambda: lines(table)[1] == f" up     {grown[:30]}…")
+        assert lines(table)[2].endswith("last")
+        await pilot.resize_terminal(60, 8)
+        await until(pilot, lambda: lines(table)[1] == f" up     {grown}")
+
+
+async def test_a_table_of_a_thousand_rows_makes_those_in_sight() -> None:
+    """Others are made when one scrolls to them, and are as wide as they need to be."""
+    made = set()
+
+    def lazy(number: int) -> TableRow:
+        def cells() -> list[Text]:
+            made.add(number)
+            return [Text("x" * (4 if number < 500 else 9)), Text(f"row {number}")]
+
+        return TableRow(str(number), cells)
+
+    async with Shown(Table("t")).run_test(size=(40, 8)) as pilot:
+        table = pilot.app.query_one(Table)
+        await until(pilot, lambda: table.size.height > 0)
+        table.show(TITLES, [lazy(number) for number in range(1000)])
+        assert lines(table)[1] == " xxxx   row 0"
+        table.focus()
+        await pilot.press("G")
+        await until(pilot, lambda: lines(table)[-1] == " xxxxxxxxx  row 999")
+        assert len(made) < 100
+
+
+# Every screen at any size of the terminal, also while it works: none fails.
+
+WIDEST, HIGHEST = 400, 120
+
+
+def sizes(name: str, count: int) -> list[tuple[int, int]]:
+    """Sizes by lot, the same for a name in each run: most of them small, where rooms end."""
+    lot = random.Random(name)
+    near = [(lot.randint(1, 2 * LEAST.width), lot.randint(1, 3 * LEAST.height)) for _ in range(3)]
+    more = [
+        (lot.randint(1, lot.choice((10, 40, WIDEST))), lot.randint(1, lot.choice((6, 20, HIGHEST))))
+        for _ in range(count - 3)
+    ]
+    return [*near, *more]
+
+
+@pytest.mark.parametrize("name", EVERY)
+async def test_no_size_of_the_terminal_ends_the_app(name: str, tmp_path: Path) -> None:
+    """Given a screen that is opened in a small terminal, when that gets other sizes while the run
+    and messages go on, then the app goes on, too, and what is drawn has the terminal's size."""
+    first, *others = sizes(name, budget(6, 60))
+    async with opened(name, tmp_path, first) as (pilot, run):
+        app = pilot.app
+        assert isinstance(app, TfmuxApp)
+        for number, size in enumerate(others):
+            happens(run, number)
+            if number % 4 == 0:
+                app.notify("a message that needs more than one row of a small terminal")
+            await pilot.resize_terminal(*size)
+            assert app._exception is None, (name, size)
+            assert app.is_too_small is (size[0] < LEAST.width or size[1] < LEAST.height)
+            if app.is_too_small:
+                assert len(app.line) <= size[0]
+            else:
+                assert tuple(app.size) == size == tuple(app.screen.size)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (5, 3), (15, 5), (16, 4), LEAST], ids=str)
+async def test_a_terminal_without_room_shows_one_line(
+    size: tuple[int, int], tmp_path: Path
+) -> None:
+    """Given a run in a terminal in which no screen has room, then there is one line with the state
+    of the run; F9 kills all the same, and the screen is back in a larger terminal."""
+    async with opened("grid", tmp_path, size) as (pilot, run):
+        app = pilot.app
+        assert isinstance(app, TfmuxApp)
+        await pilot.pause()
+        assert app.is_too_small is (size != LEAST)
+        assert app.line == "running; F9 kills all; enlarge the terminal"[: size[0]]
+        await pilot.press("f9")
+        assert run.asked == ["kill_all"]
+        await pilot.resize_terminal(80, 24)
+        assert not app.is_too_small
+        assert any("killing all" in row for row in screen_text(app))
+
+
+# Choices on a screen hold on the next one.
+
+
+def stored(name: str) -> object:
+    """A choice in the file; None while it is not there."""
+    try:
+        return json.loads((state_home() / "screens.json").read_text()).get(name)
+    except FileNotFoundError:
+        return None
+
+
+def is_stored(name: str, value: object) -> bool:
+    """Whether a choice is in the file."""
+    return stored(name) == value
+
+
+async def test_theme_layout_and_lines_are_kept(run: ScriptedRun) -> None:
+    """Given a screen on which a person has chosen theme, layout, wrap and time stamps, when the
+    next one opens, then it looks the same."""
+    run.write("ps:0", b"a-line\n")
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "a-line")
+        app.theme = "nord"
+        await pilot.press(*["space"] * 3, "t", "w")
+        await shows(pilot, "all logs")
+        for name, value in (("theme", "nord"), ("layout", "merged log"), ("wrap", False)):
+            await patiently(partial(is_stored, name, value), name)
+        await patiently(lambda: stored("stamps") == "time of day", "time stamps")
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "all logs")
+        assert app.theme == "nord"
+        await until(pilot, lambda: any(":" in row.split("a-line")[0] for row in log_lines(app)))
+
+
+def log_lines(app: TfmuxApp) -> list[str]:
+    """Rows with the line of the log."""
+    return [row for row in screen_text(app) if "a-line" in row]
+
+
+async def test_a_theme_of_the_settings_comes_first(run: ScriptedRun) -> None:
+    """Given a remembered theme and another one in config.toml, then that of config.toml is
+    shown."""
+    state_home().mkdir(parents=True)
+    (state_home() / "screens.json").write_text('{"theme": "nord"}')
+    app = TfmuxApp(run, config=Config(theme="textual-light"))
+    async with app.run_test():
+        assert app.theme == "textual-light"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"theme": 3, "layout": "spiral", "wrap": "yes"}', "\udcff" * 9]
+)
+async def test_a_broken_memory_is_no_reason_to_stop(run: ScriptedRun, text: str) -> None:
+    """Given a file that was cut, or that another version has written, then the screen opens as it
+    does without."""
+    run.write("ps:0", b"a-line\n")
+    state_home().mkdir(parents=True)
+    (state_home() / "screens.json").write_bytes(text.encode(errors="surrogateescape"))
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "a-line")
+        assert app.theme == "textual-dark"
+
+
+async def test_a_theme_of_the_settings_is_no_choice(run: ScriptedRun) -> None:
+    """Given a theme in config.toml, when a screen opens and closes, then nothing is remembered: a
+    person has chosen nothing."""
+    app = TfmuxApp(run, config=Config(theme="nord"))
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: app.theme == "nord")
+        await pilot.press("w")  # a choice, behind which the theme's would have been kept
+        await patiently(partial(is_stored, "wrap", False), "wrap")
+    assert stored("theme") == ""
+
+
+# Demos on the home screen.
+
+
+def test_two_lookups_at_once_find_each_demo_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lookup that was cancelled goes on in its thread beside the next one."""
+    real, both = demos.about, threading.Barrier(2, timeout=PATIENCE)
+
+    def slowly(file: Path) -> str:
+        if not both.broken and both.n_waiting < 2 and file.stem == demos.names()[0]:
+            both.wait()
+        return real(file)
+
+    monkeypatch.setattr(demos, "about", slowly)
+    found = Catalog()
+    threads = [threading.Thread(target=found.demos) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert [entry.name for entry in found.demos()] == list(demos.names())
+
+
+async def test_a_demo_without_the_trainer_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The sentence of the command line; nothing is launched."""
+    monkeypatch.setitem(extras.MODULES, Extra.TRAINER, ("tfmux_no_such_module",))
+    async with home() as pilot:
+        await pilot.press("end", "l")
+        await shows(pilot, "pip install 'tfmux[trainer]'")
+        assert isinstance(pilot.app.screen, HomeScreen) and not RunFolder.all()

@@ -1,7 +1,8 @@
-"""What tests may import, and names in the prose of the code."""
+"""What tests may import, names in the prose of the code, and tests of each promise."""
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from pathlib import Path
@@ -9,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import REPOSITORY
+from tests.support.promises import README, SECURITY, SHOWN_BY
+
+# What tests may import, and names in the prose of the code.
 
 
 def test_no_test_imports_the_module_of_another_one() -> None:
@@ -143,7 +147,6 @@ _RIDDLE = re.compile(r'^ *"""(?:All of|It|Of|So many|The same|Those)\b.*', re.MU
 
 
 def test_docstrings_begin_with_a_noun_or_a_verb() -> None:
-    """A docstring that begins with `Of`, `It` or `Those` leaves out what it is about."""
     tops = ("launcher", "tui", "trainer", "tests", "bench", "docs")
     found = [
         f"{path.relative_to(REPOSITORY)}: {line.strip()}"
@@ -163,3 +166,51 @@ def test_classes_have_names_of_their_own() -> None:
             places.setdefault(name, []).append(str(path.relative_to(REPOSITORY)))
     found = [f"{name}: {', '.join(of)}" for name, of in places.items() if len(of) > 1]
     assert not found, "\n".join(found)
+
+
+# Each promise of README and SECURITY is shown by tests of `make test`.
+
+PAGES = {"README.md": README, "SECURITY.md": SECURITY}
+
+
+def promised(page: str) -> list[str]:
+    """Paragraphs and items below the heading that promises."""
+    found = re.search(
+        r"^## What (?:it promises|is promised)\n(.*?)^## ",
+        (REPOSITORY / page).read_text(),
+        re.DOTALL | re.MULTILINE,
+    )
+    assert found is not None, page
+    parts = re.split(r"\n\n|\n(?=- )", found[1].strip())
+    return [" ".join(part.split()) for part in parts if not part.startswith("How each promise")]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_promise_has_its_tests(page: str) -> None:
+    """Given a paragraph that promises, then the table quotes it; what it quotes is on the page."""
+    text = " ".join((REPOSITORY / page).read_text().split())
+    assert not [quote for quote in PAGES[page] if quote not in text]
+    without = [part for part in promised(page) if not any(quote in part for quote in PAGES[page])]
+    assert not without
+
+
+@pytest.mark.parametrize("test", sorted(SHOWN_BY))
+def test_what_shows_a_promise_is_run_by_make_test(test: str) -> None:
+    """Given a test of the tables, then it starts processes, is there under its name, and neither it
+    nor its module is marked `prove` or `soak`."""
+    file, _, name = test.partition("::")
+    assert file.startswith(("tests/hosts/", "tests/processes/", "tests/tensorflow/"))
+    module = ast.parse((REPOSITORY / file).read_text())
+    functions = [
+        node
+        for node in module.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name
+    ]
+    assert functions, "no such test"
+    marks = [ast.unparse(each) for each in functions[0].decorator_list] + [
+        ast.unparse(node.value)
+        for node in module.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"
+    ]
+    left_out = re.compile(r"^\[?(?:.*, )?pytest\.mark\.(?:prove|soak)\b")
+    assert not [mark for mark in marks if left_out.match(mark)]

@@ -1,19 +1,46 @@
-"""The log store: bytes on disk first, counted, marked, and taken up again."""
+"""Logs of tasks: bytes on disk first, counted, marked, taken up again; stacks of tasks."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
+from launcher.hosts.frames import TaskFacts
 from launcher.ids import TaskId
+from launcher.run import events as ev
+from launcher.run.machine import RunStateMachine
+from launcher.run.stack_groups import (
+    ProcessStack,
+    StackFrame,
+    Stacks,
+    TaskStacks,
+    ThreadStack,
+    record,
+    schema,
+    stacks_type,
+)
+from launcher.session.output import Outputs
+from launcher.session.stack_collector import bounded
 from launcher.store.disk import Files
 from launcher.store.logs import MARK_BYTES, MARK_SECONDS, LogFile, LogStore
+from tests.support.budgets import examples
 from tests.support.patience import PATIENCE
+from tests.support.shells import FakeShell
+
+# The log store: bytes on disk first, counted, marked, and taken up again.
 
 
 def body(lines: int, seed: int = 1) -> bytes:
@@ -184,7 +211,6 @@ def test_who_only_writes_keeps_no_marks(tmp_path: Path) -> None:
 
 
 def test_marks_that_are_not_in_the_index_are_not_forgotten(tmp_path: Path) -> None:
-    """A disk that takes the index later gets all of them."""
 
     class FullDisk(Files):
         full = True
@@ -204,3 +230,216 @@ def test_marks_that_are_not_in_the_index_are_not_forgotten(tmp_path: Path) -> No
     reader = LogFile(log.path, read_only=True)
     assert reader.marks()[:11] == [(number, float(number)) for number in range(11)]
     disk.close()
+
+
+# Output and exits of many tasks, as the launcher's loop hears them.
+
+FIRST, SECOND = TaskId("w", 0), TaskId("w", 1)
+
+
+class Scene:
+    """The outputs of a run whose tasks are all on one host, a remote one or, for the logs, this
+    machine (`local`), and what they tell."""
+
+    def __init__(self, folder: Path, tasks: int, local: bool) -> None:
+        places = ", ".join(f'"h:{2222 + number}"' for number in range(tasks))
+        text = f'[hosts.h]\nssh = "h"\n[jobs.w]\ntasks = [{places}]\n'
+        text += '[run]\ncommand = ["x"]\n[start.ready]\nw = "started"\n'
+        link = SimpleNamespace(settings=SimpleNamespace(local=local))
+        shell: Any = FakeShell(text, folder, {"h": link})
+        self.run: RunStateMachine = shell.machine
+        for event in (ev.Begin(1.0), ev.HostUp(1.0, "h", (), ""), ev.HostsChecked(1.0, {})):
+            self.run.handle(event)
+        self.run.handle(ev.Staged(1.0, "h"))
+        for task in self.run.data.plan.tasks:
+            self.run.handle(ev.TaskStarted(2.0, task.id, 1, 100, 0))
+        self.fed: list[ev.Event] = shell.fed
+        self.work: list[asyncio.Task[None]] = shell.work
+        self.troubles: list[str] = []
+        shell.disk = SimpleNamespace(complain=self.troubles.append)
+        self.outputs = Outputs(shell, LogStore(folder))
+        self.outputs.begin()
+
+
+@contextmanager
+def a_scene(folder: Path, tasks: int, *, local: bool = False) -> Iterator[Scene]:
+    scene = Scene(folder, tasks, local)
+    try:
+        yield scene
+    finally:
+        scene.outputs.monitor.close()
+
+
+def exited(task: TaskId, size: int) -> TaskFacts:
+    """The agent's word of a task that has written so much and exited 0."""
+    return TaskFacts(
+        task=task,
+        attempt=1,
+        pid=100,
+        error="",
+        ended=True,
+        status=0,
+        signal=None,
+        listening=False,
+        size=size,
+        began_at=0,
+        eof=True,
+        lost=0,
+        cut=0,
+    )
+
+
+async def test_exits_that_wait_for_output_are_not_looked_through_for_each_piece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only those are looked at whose output has come, and they are told then."""
+    with a_scene(tmp_path, 500) as scene:
+        outputs = scene.outputs
+        for task in scene.run.data.plan.tasks:
+            outputs.exited(exited(task.id, 4), at_once=False)
+        looks = 0
+        size = outputs.monitor.size
+
+        def counted(task: TaskId) -> int:
+            nonlocal looks
+            looks += 1
+            return size(task)
+
+        monkeypatch.setattr(outputs.monitor, "size", counted)
+        for number in range(20):
+            outputs.monitor.store(TaskId("w", number), 0, b"end\n", lambda _: None)
+        async with asyncio.timeout(PATIENCE):
+            while len(scene.fed) < 20:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        told = {event.task.index for event in scene.fed if isinstance(event, ev.TaskExited)}
+        assert told == set(range(20)) and looks <= 2 * 20
+
+
+@pytest.mark.parametrize("how", ["removed", "moved", "cut"])
+async def test_a_log_of_this_machine_that_is_gone_does_not_hide_the_end(
+    tmp_path: Path, how: str
+) -> None:
+    """Somebody makes room on the disk while the task runs: its exit is told at once, and nobody
+    waits for the rest of its output."""
+    with a_scene(tmp_path, 1, local=True) as scene:
+        outputs, log = scene.outputs, tmp_path / "w-0.log"
+        log.write_bytes(b"x\n" * 100)
+        outputs.monitor.grown(FIRST, 200)
+        await until(lambda: outputs.monitor.size(FIRST) == 200)
+        match how:
+            case "removed":
+                log.unlink()
+            case "moved":
+                log.rename(tmp_path / "elsewhere")
+            case _:
+                os.truncate(log, 10)
+        facts = exited(FIRST, 260)
+        outputs.exited(facts, at_once=False)
+        outputs.ended(facts)
+        await until(lambda: scene.fed)
+        (told,) = scene.fed
+        assert isinstance(told, ev.TaskExited) and (told.task, told.status) == (FIRST, 0)
+        (view,) = scene.run.snapshot().tasks
+        assert outputs.is_whole(view) and outputs.is_cut(view)
+        assert any("w-0.log" in text for text in scene.troubles)
+
+
+async def test_a_log_of_this_machine_that_is_slow_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exit is told with the lines that the disk gives late."""
+    with a_scene(tmp_path, 1, local=True) as scene:
+        (tmp_path / "w-0.log").write_bytes(b"x\n" * 130)
+        go, grown = threading.Event(), LogFile.grown
+
+        def slow(log: LogFile, size: int) -> None:
+            go.wait(PATIENCE)
+            grown(log, size)
+
+        monkeypatch.setattr(LogFile, "grown", slow)
+        scene.outputs.exited(exited(FIRST, 260), at_once=False)
+        await asyncio.sleep(0.3)
+        assert scene.fed == []
+        go.set()
+        await until(lambda: scene.fed)
+        assert not scene.outputs.is_cut(scene.run.snapshot().tasks[0]) and not scene.troubles
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Waits for what comes from the monitor's thread."""
+    async with asyncio.timeout(PATIENCE):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+# Groups of stacks, their names and headlines, and what is cut: pure functions.
+
+
+def task(index: int, *processes: ProcessStack, job: str = "worker", host: str = "a") -> TaskStacks:
+    return TaskStacks(TaskId(job, index), host, processes)
+
+
+def taken(*tasks: TaskStacks) -> Stacks:
+    return Stacks(1000.0, tasks)
+
+
+SCHEMA = Draft202012Validator(schema())
+FRAMES = st.builds(
+    StackFrame,
+    st.text(max_size=5) | st.sampled_from(["f", "g"]),
+    st.sampled_from(["", "/a/x.py", "/b/x.py", "y.py"]) | st.text(max_size=5),
+    st.integers(0, 9),
+)
+THREADS = st.builds(
+    ThreadStack, st.text(max_size=3), st.lists(FRAMES, max_size=12).map(lambda x: tuple(x))
+)
+PROCESSES = st.builds(
+    ProcessStack,
+    st.integers(0, 99),
+    st.text(max_size=5),
+    st.sampled_from(["python", "proc", "py-spy"]),
+    st.text(max_size=5),
+    st.lists(THREADS, max_size=4).map(lambda x: tuple(x)),
+)
+TASKS = st.lists(
+    st.lists(PROCESSES, min_size=1, max_size=4).map(lambda x: tuple(x)), max_size=12
+).map(lambda all_: tuple(task(n, *one) for n, one in enumerate(all_)))
+NAMELESS = ProcessStack(0, "", "python", "", (ThreadStack("", (StackFrame(""),)),))
+
+
+@examples(40)
+@given(TASKS)
+@example((task(0, NAMELESS),))
+def test_groups_hold_each_task_once_and_the_smallest_is_first(
+    tasks: tuple[TaskStacks, ...],
+) -> None:
+    found = taken(*tasks)
+    sizes = [len(group.tasks) for group in found.groups]
+    assert sizes == sorted(sizes)
+    assert sorted(one for group in found.groups for one in group.tasks) == sorted(
+        one.task for one in tasks
+    )
+    keys = {one.task: one.key for one in tasks}
+    for group in found.groups:
+        assert len({keys[one] for one in group.tasks}) == 1 and group.where and group.title
+    assert bool(found.headline()) == bool(tasks)
+    assert stacks_type().validate_python(stacks_type().dump_python(found, mode="json")) == found
+    SCHEMA.validate(record(found))
+
+
+@examples(40)
+@given(TASKS, st.integers(0, 60))
+def test_what_is_cut_is_counted_and_where_each_task_stands_is_kept(
+    tasks: tuple[TaskStacks, ...], room: int
+) -> None:
+    kept = bounded(tasks, room)
+    assert [one.task for one in kept] == [one.task for one in tasks]
+    for before, after in zip(tasks, kept, strict=True):
+        assert after.main.pid == before.main.pid
+        assert after.stack == before.stack[: len(after.stack)]
+        assert len(after.stack) >= min(8, len(before.stack))
+        counts = {id(one): 0 for one in after.processes}
+        assert len(counts) <= len(before.processes)
+        threads = after.main.unlisted + len(after.main.threads)
+        assert threads == before.main.unlisted + len(before.main.threads)
+    assert bounded(tasks) == tasks

@@ -1,7 +1,9 @@
-"""Any sequence of events: the run never contradicts itself, and its stream gives it back."""
+"""Any events in any order: what holds of each run, and no start behind an end or in a cut."""
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +19,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from launcher.agent import wire
 from launcher.cluster.read import loads
+from launcher.hosts.transport import Transport
 from launcher.ids import TaskId
 from launcher.plan.facts import HostFacts
 from launcher.printable import printable
@@ -29,9 +33,14 @@ from launcher.run.snapshot import AllocatedNode, HostReceipt, Metric, RunView, S
 from launcher.run.states import AT_WORK, HostState, Purpose, RunPhase, TaskState
 from launcher.run.views import Views
 from launcher.store.stream import Summary, encode, parse
-from tests.support.budgets import examples
+from tests.support.agent_frames import Body, facts, welcome
+from tests.support.budgets import examples, variants
+from tests.support.scripted import CLUSTER, Agent, Bench, Host, bench
+from tests.support.short_programs import Talker
 
-CLUSTER = """
+# Any sequence of events: the run never contradicts itself, and its stream gives it back.
+
+SOURCED = """
 name = "t"
 {source}
 [jobs.ps]
@@ -95,7 +104,7 @@ class RunMachine(RuleBasedStateMachine):
     def begin(
         self, on_failure: str, on_disconnect: str, success: str, warm: str, running: bool
     ) -> None:
-        text = CLUSTER.format(
+        text = SOURCED.format(
             source=self.source,
             on_failure=on_failure,
             on_disconnect=on_disconnect,
@@ -396,3 +405,236 @@ def test_any_sequence_of_events(machine: type[RunMachine]) -> None:
         machine,
         settings=examples(50, stateful_step_count=40, suppress_health_check=list(HealthCheck)),
     )
+
+
+# Cuts while files are brought and tasks are started: the run goes on when the host is back.
+
+
+@pytest.mark.parametrize("pid", [0, 100], ids=["no process", "no program"])
+async def test_a_start_that_failed_during_a_cut_fails_for_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pid: int
+) -> None:
+    """Given a start that a host could not make while its connection ended, when it is back, then
+    the task has failed for what the host says, as it would have without the cut."""
+    said = facts("worker:1", pid=pid, error="x: No such file or directory", ended=True, eof=True)
+    async with bench(tmp_path, monkeypatch) as run:
+
+        def back(agent: Agent, body: Body) -> None:
+            agent.send(wire.WELCOME, welcome(tasks=[said]))
+
+        def cut(agent: Agent, body: Body) -> None:
+            run.liar.answers[wire.HELLO] = back
+            agent.raw(b"")
+
+        run.liar.answers[wire.START] = cut
+        await run.until(lambda: run.task("worker:1").ended, "it has ended")
+        task = run.task("worker:1")
+        assert (task.state, task.reason) == (TaskState.FAILED, "x: No such file or directory")
+
+
+async def test_a_cut_while_files_are_about_to_come_is_no_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a connection that ends while the program for the files is being started, then the host
+    is lost, and gets its files when it is back."""
+    cluster = CLUSTER.replace('workdir = ""', 'workdir = ""\nenv = { CODE = "{trainer}" }')
+    assert cluster != CLUSTER
+    async with bench(tmp_path, monkeypatch, cluster) as run:
+        opened: list[CutOff] = []
+
+        async def open_session(
+            run_id: str, nonce: str, beside: Transport | None = None
+        ) -> Transport:
+            if beside is None or opened:
+                return await Host.open(run.liar, run_id, nonce, beside)
+            opened.append(CutOff(nonce, run))
+            return opened[0]
+
+        monkeypatch.setattr(run.liar, "open", open_session)
+        await run.running()
+        assert opened and len(run.liar.connections) == 2
+
+
+@pytest.mark.parametrize("asked", [wire.PORTS, wire.GPUS], ids=["ports", "GPUs"])
+async def test_a_cut_while_questions_are_asked_asks_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: int
+) -> None:
+    """Given a host that is cut off while a launch asks for its ports or GPUs, when it is back,
+    then it is asked again, and the run begins."""
+    async with bench(tmp_path, monkeypatch) as run:
+
+        def cut(agent: Agent, body: Body) -> None:
+            del run.liar.answers[asked]
+            agent.raw(b"")
+
+        run.liar.answers[asked] = cut
+        await run.running()
+        assert len(run.liar.connections) == 2
+        for host in run.hosts.values():
+            assert [frame.type for frame in host.agent.heard].count(asked) >= 1
+        assert run.state("liar") == (HostState.UP, "")
+
+
+async def test_taken_ports_are_told_while_another_host_is_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given one host that is cut off and another whose port is taken, then the launch ends at once
+    for the port: it would be taken afterwards, too."""
+    owner = {"port": 2222, "pid": 7, "command": "python old.py", "owner": "me", "run": ""}
+
+    def taken(agent: Agent, body: Body) -> None:
+        agent.send(wire.REPLY, {"id": body["id"], "busy": [], "owners": [owner]})
+
+    async with bench(tmp_path, monkeypatch) as run:
+        run.liar.answers[wire.PORTS] = lambda agent, body: agent.raw(b"")
+        run.honest.answers[wire.PORTS] = taken
+        await run.until(lambda: run.state("honest")[0] is HostState.REFUSED, "a host is refused")
+        assert "2222" in run.state("honest")[1]
+        assert run.state("liar")[0] is not HostState.REFUSED
+
+
+class CutOff(Talker):
+    """A session that ends with its host's connection, when files are about to come and before our
+    command has said a word."""
+
+    def __init__(self, nonce: str, run: Bench) -> None:
+        super().__init__(nonce)
+        self._run = run
+
+    async def read(self) -> bytes:
+        """Nothing, in the end."""
+        staging = TaskState.STAGING
+        await self._run.until(lambda: self._run.task("worker:1").state is staging, "files are sent")
+        self._run.liar.agent.raw(b"")
+        return b""
+
+
+# All sequences of events of a small run: when its end is decided, nothing is started.
+
+SMALL = """
+name = "t"
+[hosts.h]
+ssh = "h"
+[jobs.a]
+tasks = ["h:2222"]
+[jobs.b]
+tasks = ["h:2223", "h:2224"]
+[start]
+order = [["a"], ["b"]]
+{warm}
+[run]
+command = ["python3", "x"]
+framework = "none"
+success = "all"
+on_failure = "{on_failure}"
+max_restarts = 1
+"""
+A, B, C = TaskId("a", 0), TaskId("b", 0), TaskId("b", 1)
+SMALL_TASKS = (A, B, C)
+DEPTH = 3
+"""Events that follow each other, and one more."""
+STARTS = (do.StartTask, do.ReleaseTask, do.StageHost, do.PickPorts)
+VICTIM = ("ConnectionResetError: [Errno 104] Connection reset by peer",)
+
+
+def small_run(on_failure: str, *, warm: bool) -> RunStateMachine:
+    """A run of three tasks in two stages on one host, whose first stage has been told to start."""
+    text = SMALL.format(on_failure=on_failure, warm='warm = ["json"]' if warm else "warm = false")
+    run = RunStateMachine(loads(text, "cluster.toml", Path("/srv")), "r", 1.0)
+    for event in (
+        ev.Begin(1.0),
+        ev.HostUp(1.0, "h"),
+        ev.HostsChecked(1.0, {"h": HostFacts(home="/h")}),
+        ev.Staged(1.0, "h"),
+    ):
+        run.handle(event)
+    return run
+
+
+def events(run: RunStateMachine) -> Iterator[ev.Event]:
+    """All that may happen next: to the host, to each task, by a person and by timers."""
+    views = [run.data.tasks[task] for task in SMALL_TASKS]
+    held = [ev.HeldTask(v.id, v.attempt, v.warming) for v in views if v.attempt]
+    yield ev.HostUp(1.0, "h")
+    yield ev.HostUp(1.0, "h", tuple(held))
+    if held:
+        yield ev.HostUp(1.0, "h", tuple(held[1:]))
+    yield ev.HostLost(1.0, "h", "silence", 60.0)
+    yield ev.TimerFired(1.0, ev.LeaseEnd("h"))
+    yield ev.KillAll(1.0)
+    yield ev.ReceiptReceived(1.0, HostReceipt("h", confirmed=True), None)
+    yield ev.PortsPicked(1.0, {})
+    for purpose in Purpose:
+        yield ev.Superseded(1.0, "h", "elsewhere", purpose)
+    for view in views:
+        task, attempt = view.id, view.attempt
+        if not attempt:
+            continue
+        yield ev.TaskStarted(1.0, task, attempt, 7)
+        yield ev.TaskStarted(1.0, task, attempt, 0, error="no such file")
+        yield ev.TaskReady(1.0, task, attempt)
+        yield ev.TaskExited(1.0, task, attempt, 0, None)
+        yield ev.TaskExited(1.0, task, attempt, 1, None)
+        yield ev.TaskExited(1.0, task, attempt, 1, None, tail=VICTIM)
+        yield ev.Restart(1.0, task, hard=True)
+        yield ev.ReceiptReceived(1.0, HostReceipt("h"), (task,))
+        yield ev.TimerFired(1.0, ev.RestartDelay(task, attempt))
+        yield ev.TimerFired(1.0, ev.LookTimeout(task))
+
+
+def branch(run: RunStateMachine) -> RunStateMachine:
+    """A copy of a run, to which something else may happen."""
+    data = copy.copy(run.data)
+    for name, value in vars(data).items():
+        if isinstance(value, dict | set | list):
+            setattr(data, name, copy.copy(value))
+    data.host_records = {host: replace(one) for host, one in data.host_records.items()}
+    return RunStateMachine(data.cluster, "r", past=data)
+
+
+def key(run: RunStateMachine) -> str:
+    """What decides about all that follows."""
+    data = run.data
+    tasks = [
+        (v.state, v.attempt, v.pid, v.intent, v.kill_grace, v.restart_due, v.state_before_loss)
+        for v in data.tasks.values()
+    ]
+    record = data.host_records["h"]
+    return repr(
+        (
+            (data.run.state, data.run.stage, data.run.attempt, data.run.cause),
+            (data.run.restart_due, data.hosts["h"].state, data.ending, data.looked_for, tasks),
+            (record.receipt is None, record.last_word is None, record.agent_gone),
+        )
+    )
+
+
+def told_to_end(out: list[do.Instruction]) -> bool:
+    """The run's end is among these instructions, or they say that it has ended."""
+    kills = [one for one in out if isinstance(one, do.KillHost) and one.final]
+    return bool(kills) or any(isinstance(one, do.End) for one in out)
+
+
+@variants("warm", [False, True], ids=["cold", "warm"], test=1)
+@pytest.mark.parametrize("on_failure", ["stop", "keep", "restart", "restart-all"])
+def test_no_order_starts_anything_when_the_end_is_decided(on_failure: str, warm: bool) -> None:
+    """In each state that any sequence of events leads to, no step that ends the run has a start
+    among its instructions, in whatever order, and no later step has one."""
+    first = small_run(on_failure, warm=warm)
+    todo: list[tuple[RunStateMachine, bool, tuple[ev.Event, ...]]] = [(first, False, ())]
+    seen = {(key(first), False)}
+    restarts = 0
+    for run, over, path in todo:
+        for event in events(run):
+            following = branch(run)
+            out = following.handle(event)
+            ends = over or told_to_end(out)
+            started = [one for one in out if isinstance(one, STARTS)]
+            assert not (ends and started), (*path, event, out)
+            restarts += sum(isinstance(one, do.PickPorts) for one in out)
+            place = key(following), ends
+            if place not in seen and len(path) < DEPTH:
+                seen.add(place)
+                todo.append((following, ends, (*path, event)))
+    assert len(seen) > 100
+    assert bool(restarts) == (on_failure == "restart-all"), "an attempt that ends is no end"

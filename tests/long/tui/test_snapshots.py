@@ -119,7 +119,6 @@ def test_run(snap_compare: Compare, training: ScriptedRun, size: tuple[int, int]
 
 
 def test_run_in_a_light_theme(snap_compare: Compare, training: ScriptedRun) -> None:
-    """The run screen in a light theme."""
     app = TfmuxApp(training, config=Config(theme="textual-light"))
     ready = still(text="back from checkpoint")
     assert snap_compare(app, terminal_size=(120, 40), run_before=ready)
@@ -146,7 +145,6 @@ def test_other_screens(
 
 
 def test_receipt(snap_compare: Compare, training: ScriptedRun) -> None:
-    """After the kill."""
     app = TfmuxApp(training, config=Config())
 
     async def kill(pilot: Pilot[Any]) -> None:

@@ -80,7 +80,6 @@ def test_a_copy_with_old_times_is_a_change(workdir: Path) -> None:
 
 
 def test_the_cluster_file_has_changed(workdir: Path) -> None:
-    """What is launched is the copy of the run."""
     folder = launched(workdir / "mnist.toml")
     (workdir / "mnist.toml").write_text(cluster_text({"worker": 7}))
     earlier = EarlierRun.read(folder)
@@ -89,7 +88,6 @@ def test_the_cluster_file_has_changed(workdir: Path) -> None:
 
 
 def test_no_workdir_is_looked_at_where_nothing_is_copied(workdir: Path) -> None:
-    """`workdir = ""`."""
     (workdir / "mnist.toml").write_text(cluster_text({"worker": 1}, workdir=""))
     folder = launched(workdir / "mnist.toml")
     make_old(folder)

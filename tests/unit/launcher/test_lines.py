@@ -48,7 +48,6 @@ def fed(*parts: bytes) -> Block:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_programs_look_as_in_a_terminal(name: str) -> None:
-    """Given what a program wrote, its lines are those that a terminal shows of it."""
     assert trimmed(screen(written(name))) == seen(name)
 
 
@@ -95,7 +94,6 @@ def test_what_is_shown_is_shown_as_it_is(text: bytes) -> None:
 
 @given(TEXT)
 def test_a_line_by_itself_is_what_a_block_shows(text: bytes) -> None:
-    """One line is read alike by whatever reads it."""
     line = text.replace(b"\n", b"").replace(b"\t", b"")
     block = Block(lines=1)
     block.feed(line)

@@ -203,7 +203,6 @@ def test_patterns_see_what_is_shown() -> None:
 
 
 def test_a_form_of_ones_own_with_other_figures() -> None:
-    """Named groups become figures of that name."""
     own = Extractor(r"iter (?P<step>\d+) cost (?P<loss>[-+.\deE]+) acc (?P<accuracy>\S+)")
     (point,) = own.feed(b"iter 5 cost 0.25 acc 0.5\n", 1.0)
     assert point.values == {"step": 5, "loss": 0.25, "accuracy": 0.5}
@@ -231,7 +230,6 @@ def test_a_figure_that_is_none_harms_nothing() -> None:
 
 
 def test_a_line_cut_in_two_is_put_together() -> None:
-    """Chunks end anywhere."""
     extractor = Extractor()
     assert list(extractor.feed(b"step 1 lo", 1.0)) == []
     (point,) = extractor.feed(b"ss 0.5\nstep 2 ", 2.0)

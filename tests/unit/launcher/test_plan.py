@@ -6,20 +6,26 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from launcher.cluster.choices import Framework
+from launcher.cluster.read import loads
 from launcher.cluster.readiness import After, LogMatches, PortListens, ProcessStarted
 from launcher.cluster.roles import Role
+from launcher.errors import ClusterFileError
 from launcher.ids import TaskId
 from launcher.plan.facts import HostFacts, Resume
 from launcher.plan.plan_record import plan_json
+from launcher.plan.planner import make_plan
 from launcher.plan.run_plan import Plan, SshTarget, TaskPlan
 from launcher.plan.shell import split_python
 from launcher.printable import printable
 from tests.support.cluster_texts import cluster_text
 from tests.support.plans import BASE, plan_of, task
+
+# The plan: exact commands, environments and the order, worked out without any host.
 
 MISSION = """\
 name = "mnist"
@@ -374,7 +380,6 @@ def test_who_gets_the_stop_signal_where_nothing_is_said(framework: Framework) ->
 
 
 def test_settings_of_a_job_win_over_the_run() -> None:
-    """Each of them falls back to the run's."""
     jobs = """\
 [jobs.ps]
 tasks = ["localhost:1"]
@@ -499,3 +504,141 @@ def test_a_text_that_is_too_long_is_cut_to_the_limit() -> None:
     """One of exactly that length is left as it is."""
     assert printable("x" * 10, 10) == "x" * 10
     assert printable("x" * 11, 10) == "x" * 9 + "…"
+
+
+# `directory` in a cluster file: where tasks start by the plan, and what it does not go with.
+
+HOSTS = {"a": {"ssh": "a"}, "b": {"ssh": "b"}}
+
+
+def plan(jobs: Any = "a b", **settings: Any) -> Plan:
+    """The plan of a cluster with these jobs, when homes of hosts are known."""
+    given = jobs if isinstance(jobs, dict) else {"worker": jobs}
+    text = cluster_text(given, hosts=HOSTS, **settings)
+    facts = {name: HostFacts(home=f"/home/{name}") for name in HOSTS}
+    return make_plan(loads(text, "c.toml", Path("/work")), "run-1", facts)
+
+
+def problems(jobs: Any = "a b", **settings: Any) -> str:
+    """What is said of such a file."""
+    try:
+        plan(jobs, **settings)
+    except ClusterFileError as error:
+        return " ".join(map(str, error.problems))
+    return ""
+
+
+def test_tasks_start_in_it_and_nothing_is_copied() -> None:
+    """The directory is `{workdir}`, relative paths of results begin there, and `prepare` lines run
+    there."""
+    made = plan(
+        directory="~/proj/{name}",
+        name="mnist",
+        command=["x", "{workdir}"],
+        collect=["out", "~/other"],
+        prepare=["make"],
+    )
+    for name in HOSTS:
+        prepare, worker = made.on_host(name)
+        assert worker.cwd == prepare.cwd == f"/home/{name}/proj/mnist"
+        assert worker.argv == ("x", worker.cwd) and "lasting" in prepare.argv
+        assert made.host(name).collect == (f"/home/{name}/other", f"{worker.cwd}/out")
+        assert not made.copies(made.host(name))
+    assert made.workdir is None
+
+
+def test_a_job_may_have_its_own() -> None:
+    """Beside others that start in the copy; a host without any of those gets no copy."""
+    jobs = {"ps": "a", "worker": {"tasks": "a b", "directory": "/nfs/{job}"}}
+    made = plan(jobs, workdir=".")
+    starts = {str(task.id): task.cwd for task in made.tasks}
+    assert starts["worker:0"] == starts["worker:1"] == "/nfs/worker"
+    assert starts["ps:0"].endswith("/work")
+    assert [made.copies(host) for host in made.hosts] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "settings", "said"),
+    [
+        ("a b", {"directory": "~/x", "workdir": "."}, "exclude each other"),
+        ("a b", {"directory": "~/x", "data": ["d"]}, "nothing is copied"),
+        ({"worker": {"tasks": "a", "data": ["d"]}}, {"directory": "/x"}, "nothing is copied"),
+        ("a b", {"directory": "proj"}, 'such as "~/proj" or "/nfs/proj"'),
+        ("a b", {"directory": "$HOME/proj"}, "no shell reads it"),
+        ("a b", {"directory": "~bob/proj"}, "no shell reads it"),
+        ("a b", {"directory": ""}, "write"),
+        ("a b", {"directory": "/x/{workdir}"}, "not available here"),
+        ("a b", {"directory": "/x/{jbo}"}, "unknown placeholder"),
+        ("a b", {"directory": "~/x", "workdir": ""}, ""),
+        ("a b", {"directory": "~"}, ""),
+    ],
+)
+def test_what_it_goes_with(jobs: Any, settings: dict[str, Any], said: str) -> None:
+    found = problems(jobs, **settings)
+    assert said in found and bool(said) is bool(found), found
+
+
+# `~` in commands and variables: the home of the host, as far as a shell would see it.
+
+FACTS = {"far": HostFacts(home="/home/their own", workdir="/w")}
+
+
+def text(*command: str, **env: str) -> str:
+    """A worker on the host `far` with this command and these variables."""
+    pairs = ", ".join(f'{name} = "{value}"' for name, value in env.items())
+    hosts = {"far": {"ssh": "10.0.0.1"}}
+    return cluster_text(
+        {"worker": "far:2222"}, "c", hosts, command=command, more=f"env = {{ {pairs} }}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("word", "there"),
+    [
+        ("~/out/{index}", "/home/their own/out/0"),
+        ("~", "/home/their own"),
+        ("~/{{x}}", "/home/their own/{x}"),
+        ("--out={home}/x", "--out=/home/their own/x"),
+        ("~other/x", "~other/x"),
+        ("./~/x", "./~/x"),
+        ("--out=~/x", "--out=~/x"),
+        ("a~/x", "a~/x"),
+    ],
+)
+def test_a_word_in_the_home_of_its_host(word: str, there: str) -> None:
+    """Whatever characters the home has; before the host is known, `~` stays for it."""
+    assert task(plan_of(text("prog", word), FACTS), "worker:0").argv[1] == there
+    first = task(plan_of(text("prog", word)), "worker:0").argv[1]
+    assert first == there.replace("/home/their own", "~")
+
+
+def test_a_program_in_the_home_of_its_host() -> None:
+    """Also of this machine."""
+    assert task(plan_of(text("~/bin/prog"), FACTS), "worker:0").argv == (
+        "/home/their own/bin/prog",
+    )
+    here = text("~/bin/prog").replace("far:2222", "localhost:2222")
+    assert task(plan_of(here), "worker:0").argv == (f"{os.path.expanduser('~')}/bin/prog",)
+
+
+SHELLS = [("sh", "-c"), ("/bin/bash", "-lc"), ("env", "A=1", "zsh", "-c")]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_script_is_left_to_its_shell(shell: tuple[str, ...]) -> None:
+    """Which quotes as it must; an option `-c` of another program is no script."""
+    script = "~/bin/a --x=~/y && ~/bin/b"
+    assert task(plan_of(text(*shell, script), FACTS), "worker:0").argv[-1] == script
+    words = task(plan_of(text("prog", "-c", "~/c.yaml"), FACTS), "worker:0").argv
+    assert words[-1] == "/home/their own/c.yaml"
+
+
+def test_variables_in_the_home_of_the_host() -> None:
+    """Each part of a list with colons, as a shell has it in an assignment."""
+    env = task(
+        plan_of(text("prog", A="~/a", B="~/b:/usr/bin:~", C="http://~/c", D="x~/d"), FACTS),
+        "worker:0",
+    ).env
+    home = "/home/their own"
+    assert (env["A"], env["B"]) == (f"{home}/a", f"{home}/b:/usr/bin:{home}")
+    assert (env["C"], env["D"]) == ("http://~/c", "x~/d")

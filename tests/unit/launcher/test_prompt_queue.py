@@ -132,14 +132,12 @@ async def test_one_press_may_answer_for_hundreds_of_hosts(folder: RunFolder) -> 
 
 
 async def test_when_nobody_is_connected_nobody_answers(folder: RunFolder) -> None:
-    """The login goes on without an answer."""
     async with listening(folder, 0.1) as prompts:
         assert await prompts(PASSWORD) is None
     assert prompts.pending == ()
 
 
 async def test_a_headless_client_is_not_waited_for(folder: RunFolder) -> None:
-    """A headless client can ask nobody."""
     async with listening(folder) as prompts:
         run = Views(RunView("r", "r", RunPhase.CONNECTING, 0.0))
         client = RunClient(folder, run, None)

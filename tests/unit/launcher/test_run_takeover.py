@@ -190,7 +190,6 @@ def test_attach_gives_a_task_that_is_starting_its_full_time_again() -> None:
 
 
 def test_attach_sets_no_time_limit_for_a_task_whose_host_is_lost() -> None:
-    """The task has a time limit when the host is back."""
     driver = staged()
     driver.begun("ps:0")
     attached(driver)
@@ -331,7 +330,6 @@ def test_the_exit_of_an_attempt_that_is_being_replaced_adds_only_its_details() -
 def test_a_lost_task_has_its_state_again_when_its_host_comes_up_after_an_attach(
     driver: RunDriver,
 ) -> None:
-    """The task stayed lost."""
     attached(driver)
     driver.up("a", tasks=[held("ps:0"), held("worker:0")])
     driver.lost("b")

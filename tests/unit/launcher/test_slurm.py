@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -13,11 +14,14 @@ from launcher.errors import ClusterFileError
 from launcher.plan.facts import HostFacts
 from launcher.plan.planner import make_plan
 from launcher.run.events import EngineWord
-from launcher.slurm.job import JobState, advice_on, local_time
+from launcher.slurm.job import JobState, UserJob, advice_on, local_time
 from launcher.slurm.login import MissingProgramError, NoAnswerError, Output, SlurmError
+from launcher.slurm.salloc import in_batch_script
 from tests.support.cluster_texts import cluster_on_slurm as cluster
 from tests.support.cluster_texts import on_slurm
-from tests.support.slurm_commands import Scripted, engine
+from tests.support.slurm_commands import RULES, Scripted, engine
+
+# Answers of Slurm as they come, and as no Slurm would give them; the script, and the table.
 
 INVALID = Output(1, "", "slurm_load_jobs error: Invalid job id specified")
 
@@ -211,7 +215,6 @@ async def test_only_ids_are_taken_from_a_list_of_jobs(output: str, job: str) -> 
 
 
 async def test_a_job_that_was_put_back_into_the_queue_has_ended() -> None:
-    """What starts again is not the run."""
     shown = "JobId=7 JobState=COMPLETING Reason=None Requeue=1 Restarts=1 NodeList=sl1\n"
     state = await engine(Scripted(squeue="COMPLETING|None|N/A|sl1\n", scontrol=shown)).poll("7")
     assert state.over and state.state == "REQUEUED"
@@ -293,7 +296,6 @@ async def test_a_job_that_runs_has_left_no_node() -> None:
 
 
 async def test_cancelling_what_has_ended_is_no_error() -> None:
-    """A job is always cancelled."""
     await engine(Scripted(scancel=INVALID)).release("7")
     completing = Output(
         1, "", "scancel: error: Kill job error: Job/step already completing or completed"
@@ -352,13 +354,11 @@ def test_tasks_share_the_gpus_that_their_step_was_given(
 
 
 def test_hosts_and_slurm_exclude_each_other() -> None:
-    """All hosts are Slurm's."""
     said = problems(more='[hosts.tf1]\nssh = "tf1"\n')
     assert "hosts.tf1: the hosts come from Slurm, as node0 … node1: remove this one" in said
 
 
 def test_tasks_on_more_nodes_than_asked_for() -> None:
-    """The file says how many there are."""
     assert "Slurm gives node0 … node1: use one of them, or ask for more nodes" in problems(
         second="node2"
     )
@@ -382,7 +382,6 @@ def test_tasks_on_more_nodes_than_asked_for() -> None:
     ],
 )
 def test_bad_values_are_named(line: str, said: str) -> None:
-    """With what to write instead."""
     key = line.partition(" ")[0]
     text = on_slurm(slurm=line, second="node1")
     if key in ("time", "nodes"):
@@ -408,3 +407,131 @@ def test_ports_of_nodes_are_their_own() -> None:
     """Two nodes are two machines, whatever the login is."""
     text = on_slurm(slurm='login = "me@login"', second="node1").replace(":auto", ":2222")
     assert loads(text, "c.toml", Path("/srv")).slurm is not None
+
+
+# Settings of Slurm, reasons of jobs that wait, and jobs that were there before.
+
+
+async def test_a_slurm_that_does_not_tell_its_limits_refuses_nothing() -> None:
+    """Also where the job is there already: a launch goes on without them."""
+    table = cluster().slurm
+    assert table is not None
+    table = table.model_copy(update={"time": None, "job": "7"})
+    denied = Output(1, "", "access denied to show config")
+    commands = Scripted(squeue="RUNNING|None|N/A|sl[1-2]\n", hostnames="sl1\nsl2\n", config=denied)
+    findings = [each async for each in UserJob(table, "c-1", RULES, commands).examine()]
+    assert [each.code for each in findings] == ["", "slurm-silent"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "todo"),
+    [
+        ("PartitionConfig", "shorter time"),
+        ("PartitionNodeLimit", "write a smaller nodes"),
+        ("PartitionTimeLimit", "write a shorter time"),
+        ("Job's account not known, so it can't use this partition (members allows proj)", "acco"),
+        ("Job's QOS not permitted to use this partition (x)", "--qos"),
+        ("Resources", ""),
+    ],
+)
+async def test_reasons_in_words_and_sentences(reason: str, todo: str) -> None:
+    """Advice only where waiting does not help."""
+    state = await engine(Scripted(squeue=f"PENDING|{reason}|N/A|\n")).poll("7")
+    assert (todo in state.advice) and bool(state.advice) is bool(todo)
+
+
+IN_JOB = 'job = "8123"'
+
+
+def in_job(commands: Scripted) -> UserJob:
+    text = on_slurm(IN_JOB, time="")
+    table = loads(text, "c.toml", Path("/srv")).slurm
+    assert table is not None
+    return UserJob(table, "c-1", RULES, commands)
+
+
+async def test_steps_of_others_in_a_job_are_not_ours() -> None:
+    """Only those with the run's name are cancelled, and only they hold a node."""
+    commands = Scripted(
+        steps="8123.0|tfmux-c-1|sl1\n8123.1|bash|sl2\n8123.batch|batch|sl1\n",
+        squeue="RUNNING|None|N/A|sl[1-3]\n",
+        hostnames="sl1\n",
+        sinfo="sl1|allocated\nsl2|allocated\n",
+        config="ProctrackType = proctrack/cgroup\n",
+        scancel="",
+    )
+    asking = in_job(commands)
+    assert await asking.find() == "8123"
+    await asking.release("8123")
+    assert ("scancel", "8123.0") in commands.asked
+    words = await asking.words("8123", ["sl1", "sl2"])
+    assert [word.gone for word in words.values()] == [False, True]
+    assert not words["sl1"].final
+    assert "tfmux-c-1" in asking.cancel_command("8123")
+    empty = in_job(Scripted(steps="8123.1|bash|sl2\n"))
+    assert await empty.find() == ""
+    await empty.release("8123")
+
+
+async def test_steps_on_many_nodes_take_few_commands() -> None:
+    """Slurm expands the nodes of all steps at once, and only for its word on them."""
+    steps = "".join(f"8123.{number}|tfmux-c-1|sl{number % 100}\n" for number in range(200))
+    commands = Scripted(
+        steps=steps + "8123.200|tfmux-c-1|\n",
+        squeue="RUNNING|None|N/A|sl[0-99]\n",
+        hostnames="".join(f"sl{number}\n" for number in range(100)),
+        sinfo="".join(f"sl{number}|allocated\n" for number in range(101)),
+        config="ProctrackType = proctrack/cgroup\n",
+        scancel="",
+    )
+    asking = in_job(commands)
+    await asking.find()
+    await asking.release("8123")
+    assert [argv[0] for argv in commands.asked] == ["squeue", "squeue", "scancel"]
+    assert len(commands.asked[-1]) == 202
+    words = await asking.words("8123", ["sl0", "sl99", "sl100"])
+    assert [word.gone for word in words.values()] == [False, False, True]
+    expanded = [argv[-1] for argv in commands.asked if "hostnames" in argv]
+    assert expanded[0] == "sl[0-99]" and len(expanded) == 2
+    assert sorted(expanded[1].split(",")) == sorted(f"sl{number}" for number in range(100))
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ('time = "10"\npartition = "x"', "slurm.time.*remove time"),
+        ('time = "10"\noptions = ["--x"]', "slurm.options.*remove options"),
+    ],
+)
+def test_a_job_that_is_there_is_asked_for_nothing(lines: str, said: str) -> None:
+    """`time` and the like would have no effect."""
+    text = on_slurm(f"{IN_JOB}\n{lines}", time="")
+    with pytest.raises(ClusterFileError, match=said):
+        loads(text, "c.toml", Path("/srv"))
+
+
+# Whether a process is below the shell of a Slurm batch script.
+
+BATCH = {"ENVIRONMENT": "BATCH"}
+
+
+@pytest.mark.parametrize("pid", [os.getppid(), 1])
+def test_below_the_shell_of_a_batch_script(pid: int) -> None:
+    """The shell's end is this process's end."""
+    assert in_batch_script({**BATCH, "SLURM_TASK_PID": str(pid)})
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {},
+        {"SLURM_TASK_PID": str(os.getppid())},  # a shell of salloc, which stays
+        {**BATCH, "SLURM_TASK_PID": str(os.getpid())},  # by exec
+        {**BATCH, "SLURM_TASK_PID": str(1 << 22)},  # of another machine
+        {**BATCH, "SLURM_TASK_PID": "x"},
+        BATCH,
+    ],
+)
+def test_not_below_it(environ: dict[str, str]) -> None:
+    """In its place, elsewhere, or in another kind of shell."""
+    assert not in_batch_script(environ)

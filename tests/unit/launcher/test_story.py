@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from launcher.cluster.read import loads
 from launcher.ids import TaskId
 from launcher.plan.facts import HostFacts
 from launcher.run import events as ev
 from launcher.run.machine import RunStateMachine
+from launcher.run.snapshot import new_notes
+
+# Story of a run: its last events, as they are written when a launcher crashes.
 
 TEXT = """
 name = "told"
@@ -50,3 +55,24 @@ def test_a_story_has_no_environment_and_no_output(tmp_path: Path) -> None:
     told = "\n".join(run.story())
     assert "HostsChecked(facts={localhost: …})" in told and "hush" not in told
     assert "TaskExited(task=worker:0, attempt=1, status=3, tail=1 left out" in told
+
+
+# Which notes of a run are new: each is shown once.
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "new"),
+    [
+        ("", "ab", "ab"),
+        ("ab", "abc", "c"),
+        ("abc", "bcd", "d"),
+        ("aa", "aaa", "a"),
+        ("abz", "abcz", "c"),
+        ("z", "abz", "ab"),
+        ("abc", "xyz", "xyz"),
+    ],
+)
+def test_a_note_is_new_once(before: str, after: str, new: str) -> None:
+    """Given notes, of which the oldest may have been dropped, and a last one of the connection (z)
+    before which the run has got another, then only what was not there is new."""
+    assert new_notes(tuple(before), tuple(after)) == tuple(new)

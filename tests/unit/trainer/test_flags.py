@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+import pathlib
+import re
+import tomllib
 
 import pytest
 
+from tests.support.paths import REPOSITORY
 from trainer import flags, modes, role
 from trainer.exceptions import UsageError
+from trainer.modes import MODES
+
+# The command line: what is wrong with it is said at once, in one line.
 
 CLUSTER = ["--ps_hosts=tf1:2222", "--worker_hosts=tf2:2222,tf3:2222"]
 
@@ -26,7 +33,6 @@ def test_classic_flags_give_the_role() -> None:
 
 
 def test_the_tutorials_names_of_flags() -> None:
-    """A flag has the names that it has in the tutorials, too."""
     words = ["--lr=0.3", "--training_steps=7", "--batch_size=9", "--num_gpus=2", "--train_dir=/x"]
     _, options = flags.parse(["async", *words, "--data_dir=/y", "--regularization_rate=0.5"])
     assert (options.learning_rate, options.steps, options.batch) == (0.3, 7, 9)
@@ -171,3 +177,40 @@ def test_a_mistake_in_tf_config_is_named(config: str, message: str) -> None:
     with pytest.raises(UsageError) as raised:
         resolved(environment={"TF_CONFIG": config})
     assert message in str(raised.value)
+
+
+# The demos' cluster files fit the trainer.
+
+DEMOS = REPOSITORY / "tui" / "demos"
+
+
+def modes_of(path: pathlib.Path) -> set[str]:
+    """The modes that a demo's commands run; its flags are read as the trainer does."""
+    file = tomllib.loads(path.read_text())
+    found = set()
+    for table in (file["run"], *file["jobs"].values()):
+        command = table.get("command", [])
+        if "{trainer}" in command:  # behind an interpreter, and perhaps a shell that runs it
+            words = [_filled(word) for word in command[command.index("{trainer}") + 1 :]]
+            found.add(flags.parse(words)[0].name)
+    return found
+
+
+def _filled(word: str) -> str:
+    """A word of a command with values for the placeholders that the trainer checks."""
+    word = re.sub(r"\{address[^}]*\}", "localhost", word)
+    return re.sub(r"\{(port[^}]*|index)\}", "1", word)
+
+
+@pytest.mark.parametrize("path", sorted(DEMOS.glob("*.toml")), ids=lambda path: path.stem)
+def test_the_trainer_takes_a_demos_flags(path: pathlib.Path) -> None:
+    """A demo runs a mode of the trainer, and says in its first line what it shows."""
+    assert modes_of(path)
+    assert re.match(r"# \S.{20,98}\n", path.read_text())
+
+
+def test_every_mode_has_a_demo() -> None:
+    """All modes are shown by a demo, but `convert`, which is no training, and `tf1`, which runs
+    programs of the user's."""
+    shown = set().union(*(modes_of(path) for path in DEMOS.glob("*.toml")))
+    assert shown == set(MODES) - {"convert", "tf1"}

@@ -80,7 +80,6 @@ def test_ssh_destinations(line: str, said: str) -> None:
     ],
 )
 def test_tasks(tasks: str, said: str) -> None:
-    """A task says what is wrong with its host or its port."""
     found = problems_at(put(("jobs", "worker"), "tasks", tasks), "jobs", "worker", "tasks")
     assert said in found if said else not found
 
