@@ -13,12 +13,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+from ..errors import HostError
 from ..printable import printable
+from .auth_methods import AuthProgress, watch
 from .auth_prompt import YES, Answers, AuthPrompt, PromptHandler, PromptKind
 from .host_keys import HostKey, KnownHosts
 from .ssh_library import asyncssh
 
 PASSWORDS = 3
+_MOST_CHALLENGES, _MOST_PROMPTS = 20, 16
+"""Requests for answers on one connection, and prompts of one: a server may send them for ever."""
+_LONGEST_PROMPT = 1000
 USUAL_KEYS = [f"~/.ssh/id_{kind}" for kind in ("ed25519", "ecdsa", "rsa")]
 AGENT_SECONDS = 20.0
 """Time for an ssh-agent to say its keys; a forwarded one may be gone and silent."""
@@ -44,6 +49,8 @@ class LoginPrompts:
         """Answers that the server of this connection has seen."""
         self.declined: set[Hashable] = set()
         """Questions that nobody answered."""
+        self.closed: HostError | None = None
+        """Why the server has closed the last connection, where that is known."""
 
     @property
     def can_prompt(self) -> bool:
@@ -254,7 +261,11 @@ class Client(asyncssh.SSHClient):
         self._step = step
         self._passwords = 0
         self._challenges = 0
+        self._received = 0
+        self._questioned = True
+        """The last request for questions brought some."""
         self._connection: asyncssh.SSHClientConnection | None = None
+        self.progress = AuthProgress()
         self.proven = False
         self.shown: HostKey | None = None
         """The key that is not known."""
@@ -277,8 +288,9 @@ class Client(asyncssh.SSHClient):
         return False
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
-        """Keeps the connection for a look at the key that it trusted."""
+        """Keeps the connection for a look at the key that it trusted, and follows its login."""
         self._connection = conn
+        watch(conn, self.progress)
 
     def begin_auth(self, username: str) -> None:
         """The server has proved that the host key is its own."""
@@ -302,28 +314,43 @@ class Client(asyncssh.SSHClient):
             self._passwords += 1
         again = " (permission denied, try again)" if self._passwords > 1 else ""
         prompt = AuthPrompt(self._host, f"Password{again}", True, PromptKind.PASSWORD)
-        return await self._prompts.reply(subject, prompt)
+        password = await self._prompts.reply(subject, prompt)
+        self.progress.typed += password is not None
+        return password
+
+    def password_change_requested(self, prompt: str, lang: str) -> Any:
+        """The password has expired: changing it is `ssh`'s business, or `passwd`'s."""
+        self.progress.expired = True
+        return NotImplemented
 
     async def kbdint_auth_requested(self) -> str | None:
         """None would switch the method off; an empty text offers all of its kinds."""
-        return "" if self._may_answer(self._challenges) else None
+        if not self._questioned or not self._may_answer(self._challenges):
+            return None  # without questions the next one would be refused as well
+        self._questioned = False
+        return ""
 
     async def kbdint_challenge_received(
         self, name: str, instructions: str, lang: str, prompts: Any
     ) -> list[str] | None:
         """Prompts in the server's own wording, such as for a one-time code."""
+        self._questioned = True
+        self._received += 1
+        if self._received > _MOST_CHALLENGES or len(prompts) > _MOST_PROMPTS:
+            return None
         answers = []
         asked = False
         for number, (text, echo) in enumerate(prompts):
             words = " ".join(part.strip() for part in (name, instructions, text) if part.strip())
             subject = PromptKind.PROMPT, self._account, words, number
             asked = asked or not self._prompts.knows(subject)
-            prompt = AuthPrompt(self._host, printable(words), secret=not echo)
+            prompt = AuthPrompt(self._host, printable(words, _LONGEST_PROMPT), secret=not echo)
             answer = await self._prompts.reply(subject, prompt, passing=True)
             if answer is None:
                 return None
             answers.append(answer)
         self._challenges += asked
+        self.progress.typed += bool(answers)
         return answers
 
     def _may_answer(self, wrong: int, subject: Hashable = None) -> bool:
@@ -364,6 +391,11 @@ async def offered(options: asyncssh.SSHClientConnectionOptions) -> list[tuple[st
     for key in options.client_keys or ():
         names.append((_file_of(key), _describe(key)))
     return names
+
+
+def described(key: asyncssh.SSHKeyPair) -> str:
+    """A key's file or comment, its kind and fingerprint."""
+    return f"{_file_of(key)} {_describe(key)}"
 
 
 def encrypted(paths: list[str]) -> list[str]:

@@ -33,6 +33,7 @@ from .ssh_errors import (
     LoginAttempt,
     UnknownKey,
     cause_of,
+    closed,
     explain,
     place,
     text_of,
@@ -91,6 +92,8 @@ class _Login:
     tunnel: asyncssh.SSHClientConnection | None
     """The connection to the jump host before it."""
     step: Callable[[str, str], None] = lambda step, found: None
+    host: SshTarget | None = None
+    """The host at the end of the way, where the machine is a jump host."""
 
     @property
     def target(self) -> SshTarget:
@@ -280,7 +283,8 @@ class SshConnector:
             jump = self._jumps.setdefault(machine.target, _JumpHost())
             async with jump.lock:  # one connection for all hosts behind it
                 if jump.connection is None or jump.connection.is_closed():
-                    jump.connection = await self._login(name, _Login(machine, gate, tunnel))
+                    way = _Login(machine, gate, tunnel, host=target)
+                    jump.connection = await self._login(name, way)
                 tunnel = jump.connection
         step = partial(self._on_step, name)
         return await self._login(name, _Login(last, gate, tunnel, step))
@@ -301,6 +305,8 @@ class SshConnector:
                 except (asyncssh.ConnectionLost, ConnectionResetError) as error:
                     if await prompts.answered():
                         continue  # the server did not wait as long as the person took
+                    if tries == _TRIES and prompts.closed is not None:
+                        raise prompts.closed from error
                     if tries == _TRIES:
                         what = f"{place(login.target)} accepts connections and closes them"
                         raise UnreachableError(
@@ -411,7 +417,16 @@ class SshConnector:
         account += f" through {login.through}" if login.through else ""
         client = Client(name, account, known, prompts, step)
         attempt = LoginAttempt(
-            name, target, login.through, options, key_files(given), known, client
+            name,
+            target,
+            login.through,
+            options,
+            key_files(given),
+            known,
+            client,
+            prompts,
+            config,
+            login.host,
         )
         try:
             async with self._handshakes, prompts.start():
@@ -427,6 +442,7 @@ class SshConnector:
                     **through,
                 )
         except (asyncssh.ConnectionLost, ConnectionResetError):
+            prompts.closed = None if client.progress.signed is None else closed(attempt)
             raise
         except (OSError, asyncssh.Error) as error:
             if cause_of(error) is ErrorCause.REFUSED:
@@ -481,7 +497,7 @@ class SshConnector:
             if prompts.can_prompt:
                 return await LockedKeys(name, prompts).load(given)
             # The agent may hold what an encrypted file would need a person for.
-            given |= {"password_auth": False, "kbdint_auth": False, "ignore_encrypted": True}
+            given |= {"ignore_encrypted": True}
             options = await asyncssh.SSHClientConnectionOptions.construct(**given)
             return cast(asyncssh.SSHClientConnectionOptions, options)
         except (OSError, ValueError, asyncssh.Error) as error:

@@ -7,14 +7,20 @@ the words of an error: asyncssh has no class for these.
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Sequence
 from enum import Enum, auto
 
 from ..cluster.addresses import join
 from ..errors import AuthError, HostKeyError, UnreachableError
 from ..frozen import frozen
 from ..plan.run_plan import SshTarget
-from .credentials import Client, display_path, encrypted, offered
+from ..quantities import counted
+from .auth_methods import OPTIONS, PERSONAL, PUBLICKEY, accepted_words
+from .auth_methods import said as words_of
+from .credentials import Client, LoginPrompts, described, display_path, encrypted, offered
 from .host_keys import HostKey, KnownHosts
+from .ssh_config import SshConfig
 from .ssh_library import asyncssh
 
 LOGIN_SECONDS = 20.0
@@ -60,6 +66,43 @@ class LoginAttempt:
     key_files: list[str]
     known: KnownHosts
     client: Client
+    prompts: LoginPrompts
+    config: SshConfig
+    host: SshTarget | None = None
+    """The host at the end of the way, where the machine is a jump host."""
+
+    @property
+    def place(self) -> str:
+        """The machine, as the cluster file or ssh_config has it."""
+        return f"the jump host {place(self.target)}" if self.host else place(self.target)
+
+    @property
+    def ssh_words(self) -> list[str]:
+        """The command by which `ssh` itself leads to the host."""
+        target = self.host or self.target
+        port = ["-p", str(target.port)] if target.port else []
+        jump = ["-J", target.jump] if target.jump else []
+        where = f"{target.user}@{target.host}" if target.user else target.host
+        return ["ssh", "-T", *jump, *port, where, "{command}"]
+
+    def unanswered(self, wanted: Sequence[str]) -> str:
+        """Why nobody has given the server what it `wanted`; empty where somebody has."""
+        off = [
+            self.config.where(OPTIONS[method])
+            for method in wanted
+            if method in OPTIONS and self.config.get(OPTIONS[method]).lower() in ("no", "false")
+        ]
+        if off:
+            return f"{', '.join(off)} switches that off"
+        if not set(wanted).intersection(PERSONAL):
+            return ""
+        if self.config.on("batchmode"):
+            return f"{self.config.where('batchmode')} lets nobody be asked"
+        if not self.prompts.can_prompt or self.prompts.declined:
+            return "nobody has answered"
+        if times := self.client.progress.typed:
+            return f"what was typed was refused ({counted(times, 'answer')})"
+        return ""
 
 
 async def explain(error: asyncssh.Error | OSError, attempt: LoginAttempt) -> Exception:
@@ -71,7 +114,7 @@ async def explain(error: asyncssh.Error | OSError, attempt: LoginAttempt) -> Exc
             return key_error(name, target, attempt.client.shown, known, error)
         case _, ErrorCause.REFUSED:
             said = "" if isinstance(error, asyncssh.PermissionDenied) else said
-            return await refused(name, target, attempt.options, attempt.key_files, said)
+            return await refused(attempt, said)
         case _, ErrorCause.NO_COMMON_HOST_KEY_TYPE if known.known_before:
             return changed(name, target, known, "one of another type")
         case asyncssh.KeyExchangeFailed(), _:
@@ -106,27 +149,77 @@ class UnknownKey(Exception):
         return f"the same key is known as {names}" if names else ""
 
 
-async def refused(
-    name: str,
-    target: SshTarget,
-    options: asyncssh.SSHClientConnectionOptions,
-    identities: list[str],
-    said: str = "",
-) -> AuthError:
-    """Error that names the keys that were offered, and the files that could not be."""
-    files = [display_path(path) for path in identities]
+async def refused(attempt: LoginAttempt, said: str = "") -> AuthError:
+    """Error that tells what the server has accepted and what it still wants, which keys were
+    offered, and which files could not be."""
+    progress = attempt.client.progress
+    files = [display_path(path) for path in attempt.key_files]
     locked = await asyncio.to_thread(encrypted, files)
-    keys = [f"{key} {what}" for key, what in await offered(options) if key not in locked]
-    what = f"permission denied for {options.username} on {place(target)}"
+    keys = [f"{key} {what}" for key, what in await offered(attempt.options) if key not in locked]
+    user, wanted = attempt.options.username, progress.wanted
+    takes_keys = PUBLICKEY in wanted or not wanted
+    what = f"permission denied for {user} on {attempt.place}"
     if said:
         what += f" ({said})"
-    what += f": no key was accepted (tried {', '.join(keys)})" if keys else ": no key to offer"
-    todo = f"put the public key into ~/.ssh/authorized_keys of {options.username} there, or "
-    todo += "name another one with identity"
-    if locked:
+    if progress.expired:
+        what += ": the password has expired and must be changed"
+    elif progress.accepted:
+        done = accepted_words(progress.accepted, described)
+        what += f": {done} was accepted, and the server also wants {words_of(wanted, another=True)}"
+    elif progress.unsigned:
+        key, why = progress.unsigned[-1]
+        what += f": the server accepts the key {described(key)}, which could not sign here ({why})"
+    elif not takes_keys:
+        what += f": the server accepts no key here, it wants {words_of(wanted)}"
+    else:
+        what += f": no key was accepted (tried {', '.join(keys)})" if keys else ": no key to offer"
+        others = [each for each in wanted if each != PUBLICKEY]
+        what += f"; the server would accept {words_of(others)} instead" if others else ""
+    if takes_keys and locked:
         what += f"; {', '.join(locked)} has a passphrase and could not be unlocked"
-        todo = f"unlock it first: ssh-add {locked[0]}"
-    return AuthError(name, what, todo=todo)
+    if why := attempt.unanswered(wanted):
+        what += f"; {why}"
+    return AuthError(attempt.name, what, todo=_remedy(attempt, locked))
+
+
+def _remedy(attempt: LoginAttempt, locked: Sequence[str]) -> str:
+    """What to do about a login that was refused."""
+    progress, user = attempt.client.progress, attempt.options.username
+    wanted = set(progress.wanted)
+    by_ssh = f"write via = {json.dumps(attempt.ssh_words)} instead of ssh"
+    if progress.expired:
+        return f"log in with ssh once as {user} and change it"
+    if progress.unsigned and PUBLICKEY in wanted:
+        return (
+            "give the key to an ssh-agent (ssh-add), and touch or confirm it when that asks; or "
+            f"{by_ssh}"
+        )
+    if locked and (PUBLICKEY in wanted or not wanted):
+        return f"unlock it first: ssh-add {locked[0]}"
+    if PUBLICKEY in wanted and progress.accepted:
+        return "name another key, which the server knows as well: IdentityFile in ~/.ssh/config"
+    if wanted.intersection(PERSONAL) and (progress.accepted or PUBLICKEY not in wanted):
+        if progress.typed and not attempt.prompts.declined:
+            return f"check what was typed, and the account {user} there"
+        return (
+            "launch it on a screen, which asks (tfmux FILE, or up without --headless); or open a "
+            f"connection with ssh yourself (ControlMaster, ControlPersist), and {by_ssh}"
+        )
+    if wanted and PUBLICKEY not in wanted:
+        return f"if ssh itself logs in there, {by_ssh}"
+    return (
+        f"put the public key into ~/.ssh/authorized_keys of {user} there, or name another one "
+        "with identity; if it is there, sshd's log says why"
+    )
+
+
+def closed(attempt: LoginAttempt) -> AuthError:
+    """Error of a server that closes the connection when it has a key's signature, as sshd does
+    for accounts that PAM does not let in."""
+    key, user = described(attempt.client.progress.signed), attempt.options.username
+    what = f"{attempt.place} accepted the key {key}, and closed the connection without an answer"
+    todo = f"the account {user} may have expired or be locked there: see sshd's log"
+    return AuthError(attempt.name, what, todo=todo)
 
 
 def key_error(

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tests.support.patience import PATIENCE
 from tests.testbed import TestbedError, disk, network, proc
-from tests.testbed.host import Host
+from tests.testbed.host import SSHD_CONFIG, Host
 
 # --- the account ------------------------------------------------------------------------------
 
@@ -83,15 +83,30 @@ def new_host_key(host: Host) -> None:
 
 def ask_for_password(host: Host, password: str) -> None:
     """Let nobody in but with this password."""
-    made = subprocess.check_output(["openssl", "passwd", "-6", password], text=True).strip()
-    shadow = host.disk / "etc/shadow"
-    lines = shadow.read_text().splitlines()
+    ways = "PermitRootLogin yes\nPubkeyAuthentication no\nPasswordAuthentication yes"
+    set_login(host, ways, password)
+
+
+def set_login(host: Host, ways: str, password: str = "", days: str = "19000:0:99999:7:::") -> None:
+    """Let people in by these lines of sshd_config alone; those with `UsePAM yes` and
+    keyboard-interactive are asked for the password by PAM. `days` are the account's in shadow."""
+    made = "*"
+    if password:
+        argv = ["openssl", "passwd", "-6", password]
+        made = subprocess.check_output(argv, text=True).strip()
+    lines = (host.disk / "etc/shadow").read_text().splitlines()
     ours = f"{host.account.name}:"
-    lines = [f"{ours}{made}:19000:0:99999:7:::" if ln.startswith(ours) else ln for ln in lines]
+    lines = [f"{ours}{made}:{days}" if line.startswith(ours) else line for line in lines]
     host.etc("shadow", "\n".join(lines) + "\n")
-    config = (host.disk / "etc/ssh/sshd_config").read_text()
-    ways = "PermitRootLogin yes\nPubkeyAuthentication no\nPasswordAuthentication yes\n"
-    host.etc("ssh/sshd_config", ways + config)
+    pam = host.disk / "etc/pam.d"
+    if pam.is_symlink():  # to the machine's own
+        pam.unlink()
+    pam.mkdir(exist_ok=True)
+    kinds = {"auth": "unix", "account": "unix", "password": "unix", "session": "permit"}
+    rules = "".join(f"{kind} required pam_{name}.so\n" for kind, name in kinds.items())
+    for name in ("sshd", "other"):
+        (pam / name).write_text(rules)
+    host.etc("ssh/sshd_config", f"{ways}\n{SSHD_CONFIG}")
     _restart_sshd(host)
 
 
