@@ -390,12 +390,12 @@ async def test_a_locked_key_is_asked_about_once(
 
 
 async def test_a_password_is_asked_for_and_never_without_a_person(ssh_server: SshServer) -> None:
-    """With somebody to ask it logs in; headless and after wrong answers the error says that no key would do."""
+    """With somebody to ask it logs in; else the error says what is wanted."""
     ssh_server.password = "correct horse"
     person = Person("correct horse")
     assert "login" in await login(target(ssh_server), person)
     assert all(question.secret for question in person.asked) and person.asked
-    with pytest.raises(AuthError, match="accepts no key .* a password; nobody has answered"):
+    with pytest.raises(AuthError, match=r"accepts no key .* a password; nobody has answered"):
         await login(target(ssh_server))
     other = Person("wrong")
     with pytest.raises(AuthError, match="what was typed was refused"):
