@@ -37,7 +37,7 @@ _MOST_REPLIES = 64
 
 
 @frozen
-class Reply:
+class AuthReply:
     """A server's refusal of one request."""
 
     method: str
@@ -54,7 +54,7 @@ class Reply:
 class AuthProgress:
     """The replies of a server to one login."""
 
-    replies: list[Reply] = field(default_factory=list)
+    replies: list[AuthReply] = field(default_factory=list)
     signed: Any = None
     """The key (`asyncssh.SSHKeyPair`) whose public half the server has accepted, and whose
     signature it got last; it has not replied to that."""
@@ -65,14 +65,14 @@ class AuthProgress:
     expired: bool = False
     """The password was right, and is to be changed."""
 
-    def add(self, reply: Reply) -> None:
+    def add(self, reply: AuthReply) -> None:
         """Keeps a reply; of a server that never ends with them the first."""
         self.signed = None
         if len(self.replies) < _MOST_REPLIES:
             self.replies.append(reply)
 
     @property
-    def accepted(self) -> list[Reply]:
+    def accepted(self) -> list[AuthReply]:
         """The requests that were accepted."""
         return [reply for reply in self.replies if reply.partial]
 
@@ -110,7 +110,7 @@ def watch(connection: Any, progress: AuthProgress) -> None:
     connection._packet_handlers = {**handlers, failure: look}
 
 
-def _reply(payload: bytes, request: Any) -> Reply | None:
+def _reply(payload: bytes, request: Any) -> AuthReply | None:
     """The reply in a message; None where it is none: asyncssh says so."""
     packet = asyncssh.packet.SSHPacket(payload)
     try:
@@ -119,7 +119,7 @@ def _reply(payload: bytes, request: Any) -> Reply | None:
         return None
     methods = (printable(name.decode(errors="replace"), 40) for name in names[:_MOST_METHODS])
     method = getattr(request, "_method", b"none").decode()
-    return Reply(method, partial, tuple(methods), getattr(request, "_keypair", None))
+    return AuthReply(method, partial, tuple(methods), getattr(request, "_keypair", None))
 
 
 def said(methods: Iterable[str], *, another: bool = False) -> str:
@@ -128,7 +128,7 @@ def said(methods: Iterable[str], *, another: bool = False) -> str:
     return " or ".join(words.get(method, method) for method in methods)
 
 
-def accepted_words(accepted: Iterable[Reply], name: Callable[[Any], str]) -> str:
+def accepted_words(accepted: Iterable[AuthReply], name: Callable[[Any], str]) -> str:
     """What was accepted, in words; `name` names a key."""
     words: Mapping[str, str] = {PASSWORD: "the password", QUESTIONS: "the answers"}
     found = dict.fromkeys(
