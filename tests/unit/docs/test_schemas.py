@@ -16,7 +16,6 @@ from launcher.cluster.file_model import TABLES
 from launcher.cluster.read import load
 from launcher.cluster.reference import json_schema, keys
 from launcher.cluster.templates import TEMPLATES, render
-from tests.support.cluster_texts import EXAMPLE, MORE
 from tests.support.manual import DOCS
 from tests.support.paths import REPOSITORY
 from tui.main import main
@@ -32,8 +31,6 @@ FILES = sorted(
     if "[jobs." in path.read_text(encoding="utf-8")
 )
 TEXTS = [
-    EXAMPLE,
-    MORE,
     *(path.read_text(encoding="utf-8") for path in FILES),
     *(render(template, "x", {"tf1": "root@tf1"}, Path("/srv")) for template in TEMPLATES),
 ]

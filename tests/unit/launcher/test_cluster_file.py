@@ -30,7 +30,9 @@ from launcher.cluster.values import nearest
 from launcher.errors import ClusterFileError
 from launcher.ids import TaskId
 from launcher.plan.planner import make_plan
-from tests.support.cluster_texts import EXAMPLE, GOOD, MORE, changed, problems
+from tests.support.cluster_texts import GOOD, changed, problems
+from tests.support.paths import REPOSITORY
+from tests.support.tables import tables
 from tui.main import main
 
 # Reading cluster files: what is wrong is named with its key, its line and what to write.
@@ -45,219 +47,19 @@ def test_the_good_file_is_read() -> None:
     assert cluster.address("tf2") == "10.77.0.2"
 
 
-# What is changed in the good file, and the key, line and part of the advice that must come.
+ROWS = tables("mistakes.tsv")
+CLUSTERS = REPOSITORY / "tests/support/clusters"
 BAD = {
-    "unknown top-level table": ("[run]", "[runs]", "runs", 16, 'did you mean "run"'),
-    "unknown key in a host": ("address =", "adress =", "hosts.tf1.adress", 5, '"address"'),
-    "unknown key in a job": (
-        '[jobs.ps]\ntasks = ["tf1:2222"]',
-        '[jobs.ps]\ntasks = ["tf1:2222"]\nforwards = true',
-        "jobs.ps.forwards",
-        12,
-        'did you mean "forward"',
-    ),
-    "unknown key in run": ("success =", "succes =", "run.succes", 18, 'did you mean "success"'),
-    "unknown key with no neighbour": ("success =", "zzz =", "run.zzz", 18, "the keys here are"),
-    "job outside jobs": ("[jobs.ps]", "[ps]", "ps", 10, "[jobs.ps]"),
-    "missing port": ("tf1:2222", "tf1", "jobs.ps.tasks[0]", 11, 'write "tf1:2222"'),
-    "empty port": ("tf1:2222", "tf1:", "jobs.ps.tasks[0]", 11, "1 to 65535 or auto"),
-    "port 0": ("tf1:2222", "tf1:0", "jobs.ps.tasks[0]", 11, "1 to 65535 or auto"),
-    "port 65536": ("tf1:2222", "tf1:65536", "jobs.ps.tasks[0]", 11, "out of range"),
-    "port abc": ("tf1:2222", "tf1:abc", "jobs.ps.tasks[0]", 11, "a number from 1 to 65535"),
-    "negative port": ("tf1:2222", "tf1:-1", "jobs.ps.tasks[0]", 11, "a number from 1 to 65535"),
-    "port in other digits": ("tf1:2222", "tf1:٢٢", "jobs.ps.tasks[0]", 11, "a number from"),
-    "blank inside": ("tf1:2222", "tf1: 2222", "jobs.ps.tasks[0]", 11, 'write "tf1:2222"'),
-    "blank in front": ("tf1:2222", " tf1:2222", "jobs.ps.tasks[0]", 11, 'write "tf1:2222"'),
-    "newline inside": ("tf1:2222", "tf1\\n:2222", "jobs.ps.tasks[0]", 11, 'write "tf1:2222"'),
-    "quotes inside": ("tf1:2222", "'tf1:2222'", "jobs.ps.tasks[0]", 11, 'write "tf1:2222"'),
-    "empty address": ('"tf1:2222"', '""', "jobs.ps.tasks[0]", 11, "it is empty"),
-    "a flag as host": ("tf1:2222", "-tf1:2222", "jobs.ps.tasks[0]", 11, "begin with '-'"),
-    "a shell command as host": ("tf1:2222", "$(reboot):1", "jobs.ps.tasks[0]", 11, "only letters"),
-    "a path as host": ("tf1:2222", "../..:1", "jobs.ps.tasks[0]", 11, "only letters"),
-    "non-ASCII host": ("tf1:2222", "rëchner:1", "jobs.ps.tasks[0]", 11, "xn--"),
-    "a URL": ("tf1:2222", "grpc://tf1:1", "jobs.ps.tasks[0]", 11, 'leave out the "grpc://"'),
-    "bare IPv6": ("tf1:2222", "fd00::1:2222", "jobs.ps.tasks[0]", 11, '"[fd00::1]:2222"'),
-    "broken IPv6": ("tf1:2222", "[fd00::g]:22", "jobs.ps.tasks[0]", 11, "not an IPv6 address"),
-    "broken IPv4": ("10.77.0.2", "10.77.0.256", "hosts.tf2.ssh", 8, "not an IPv4 address"),
-    "undefined host": ("tf1:2222", "tf1a:2222", "jobs.ps.tasks[0]", 11, 'did you mean "tf1"'),
-    "loopback by number": ("tf1:2222", "127.0.0.1:1", "jobs.ps.tasks[0]", 11, "use localhost"),
-    "tasks as one text": (
-        '["tf2:2222", "tf2:auto"]',
-        '"tf2:2222,tf2:auto"',
-        "jobs.worker.tasks",
-        14,
-        '["tf2:2222", "tf2:auto"]',
-    ),
-    "tasks as a number": ('["tf1:2222"]', "2", "jobs.ps.tasks", 11, "a list of host:port"),
-    "a task as a number": ('["tf1:2222"]', "[2222]", "jobs.ps.tasks[0]", 11, "in quotes"),
-    "no tasks": ('["tf1:2222"]', "[]", "jobs.ps.tasks", 11, "no tasks"),
-    "tasks missing": ('tasks = ["tf1:2222"]', "", "jobs.ps.tasks", 10, "no tasks"),
-    "port twice": ("tf2:auto", "tf2:2222", "jobs.worker.tasks[1]", 14, "used by worker:0"),
-    "localhost among others": ("tf1:2222", "localhost:1", "jobs.ps.tasks[0]", 11, "[hosts.loc"),
-    "loopback as address": ('"tf1"', '"127.0.0.1"', "hosts.tf1.address", 5, "use for tf1"),
-    "port in an address": ('"tf1"', '"tf1:22"', "hosts.tf1.address", 5, "only the name"),
-    "ssh command": ("root@10.77.0.1:22", "ssh root@h", "hosts.tf1.ssh", 4, "only the destination"),
-    "ssh URL": ("root@10.77.0.1:22", "ssh://root@h", "hosts.tf1.ssh", 4, "user@host"),
-    "blank in ssh": ("root@10.77.0.1:22", "root @h", "hosts.tf1.ssh", 4, 'write "root@h"'),
-    "flag as user": ("root@10.77.0.1:22", "-oX@h", "hosts.tf1.ssh", 4, "not a user name"),
-    "ssh port": ("10.77.0.1:22", "10.77.0.1:ssh", "hosts.tf1.ssh", 4, "1 to 65535"),
-    "host without ssh": ('ssh = "root@10.77.0.2"', "", "hosts.tf2", 7, 'ssh = "tf2"'),
-    "localhost with ssh": (
-        "[jobs.ps]",
-        '[hosts.localhost]\nssh = "tf3"\n[jobs.ps]',
-        "hosts.localhost.ssh",
-        11,
-        "has no ssh",
-    ),
-    "host as a text": (
-        '[hosts.tf2]\nssh = "root@10.77.0.2"',
-        '[hosts]\ntf2 = "root@10.77.0.2"',
-        "hosts.tf2",
-        8,
-        "[hosts.tf2]",
-    ),
-    "bad host name": (
-        "[jobs.ps]",
-        '[hosts."tf 3"]\nssh = "tf3"\n[jobs.ps]',
-        'hosts."tf 3"',
-        10,
-        "only letters",
-    ),
-    "one GPU, which might be a number": (
-        'address = "tf1"',
-        'gpus = "2"',
-        "hosts.tf1.gpus",
-        5,
-        'or "2," for the GPU',
-    ),
-    "GPUs by no id": ('address = "tf1"', 'gpus = "first"', "hosts.tf1.gpus", 5, "nvidia-smi -L"),
-    "a GPU twice": ('address = "tf1"', 'gpus = "0,1,0"', "hosts.tf1.gpus", 5, "named twice"),
-    "GPUs as a list": ('address = "tf1"', "gpus = [0, 2]", "hosts.tf1.gpus", 5, 'such as "0,2"'),
-    "python as a relative path": (
-        'address = "tf1"',
-        'python = "venv/bin/python"',
-        "hosts.tf1.python",
-        5,
-        "absolute path",
-    ),
-    "job name with a blank": (
-        "[jobs.ps]",
-        '[jobs."p s"]\ntasks = ["tf1:9"]\n[jobs.ps]',
-        'jobs."p s"',
-        10,
-        "a letter followed by",
-    ),
-    "job name with a dash": (
-        "[jobs.ps]",
-        '[jobs.my-ps]\ntasks = ["tf1:9"]\n[jobs.ps]',
-        "jobs.my-ps",
-        10,
-        "jobs.my_ps",
-    ),
-    "command as a text": (
-        'command = ["{python}", "-m", "trainer", "async", "--job_name={job}"]',
-        'command = "python train.py"',
-        "run.command",
-        17,
-        '["python", "train.py"]',
-    ),
-    "empty command": (
-        '["{python}", "-m", "trainer", "async", "--job_name={job}"]',
-        "[]",
-        "run.command",
-        17,
-        "the command is empty",
-    ),
-    "unknown placeholder": ("{python}", "{pythn}", "run.command[0]", 17, "{python}"),
-    "unknown job in one": ("{job}", "{hosts.wrker}", "run.command[4]", 17, '"worker"'),
-    "unknown task in one": ("{job}", "{port.worker.2}", "run.command[4]", 17, "0 to 1"),
-    "single brace": ("{job}", '{\\"a\\": 1}', "run.command[4]", 17, "{{ and }}"),
-    "open brace": ("{job}", "{job", "run.command[4]", 17, "write {{"),
-    "enum": ('"chief"', '"cheif"', "run.success", 18, 'did you mean "chief"'),
-    "NUL in a command": ('"async"', '"a\\u0000"', "run.command[3]", 17, "NUL"),
-    "unknown in the order": ('["ps"]', '["pss"]', "start.order[0][0]", 21, 'did you mean "ps"'),
-    "task out of the order": ("worker:0", "worker:2", "start.order[1][0]", 21, "worker:0 to wo"),
-    "twice in the order": ('["ps"]', '["ps", "ps"]', "start.order[0][1]", 21, "already"),
-    "order without stages": (
-        '[["ps"], ["worker:0"], ["worker"]]',
-        '["ps", "worker"]',
-        "start.order",
-        21,
-        '[["ps"]',
-    ),
-    "broken TOML": ('"mnist-async"', "mnist", "name", 1, 'write name = "mnist"'),
-    "open quotes": ('ssh = "root@10.77.0.2"', 'ssh = "root', "hosts.tf2.ssh", 8, "closing quote"),
-    "open bracket": ('["tf1:2222"]', '["tf1:2222"', "jobs.ps.tasks[0]", 11, "not closed"),
-    "no value": ('"mnist-async"', "", "name", 1, "value is missing"),
-    "bare words": ('["tf1:2222"]', "[tf1:2222]", "jobs.ps.tasks[0]", 11, 'write "tf1:2222"'),
-    "nothing that TOML knows": ('"mnist-async"', "]", "name", 1, "not valid TOML: invalid value"),
-    "open braces": ("address =", "x = { a = 1,\naddress =", "hosts.tf1.x.a", 5, "on one line"),
-    "no equals sign": ("name =", "name", "name", 1, "write key = value"),
-    "table twice": ("[hosts.tf2]", "[hosts.tf1]", "hosts.tf1", 7, "defined twice"),
-    "key twice": ("address =", "ssh =", "hosts.tf1.ssh", 5, "defined twice"),
-    "bad name": ('"mnist-async"', '"a/../b"', "name", 1, "letters, digits"),
-    "empty name": ('"mnist-async"', '""', "name", 1, "it is empty"),
-    "long name": ('"mnist-async"', f'"{"x" * 10_000}"', "name", 1, "at most 64"),
+    name: (old, new, key, int(line), advice) for name, old, new, key, line, advice in ROWS["file"]
 }
-# What is put into a table of the good file, and the key and part of the advice that must come.
-IN_RUN = {
-    "exclude without a pattern": ('exclude = ["*.ckpt", "!"]', "exclude[1]", ".gitignore"),
-    "exclude by a broken range": ('exclude = ["[z-a]"]', "exclude[0]", 'such as "*.ckpt"'),
-    "key of another table": ("timeout = 3", "timeout", "[start]"),
-    "placeholder in itself": ('logdir = "/logs/{logdir}"', "logdir", "not available here"),
-    "task's placeholder in workdir": ('workdir = "w/{job}"', "workdir", "not available here"),
-    "another task's placeholder in workdir": (
-        'workdir = "w/{host.ps.0}"',
-        "workdir",
-        "not available here",
-    ),
-    "index of a job of one task": ('logdir = "/{host.ps.1}"', "logdir", "indices of ps are 0"),
-    "relative log directory": ('logdir = "logs"', "logdir", "absolute"),
-    "another user's home": ('logdir = "~bob/x"', "logdir", "~/"),
-    "negative lease": ("lease = -1", "lease", "from 1"),
-    "endless lease": ("lease = inf", "lease", "not inf"),
-    "negative grace": ("grace = -0.5", "grace", "from 0"),
-    "grace with a unit": ('grace = "10s"', "grace", "or a unit"),
-    "true as a number": ("max_restarts = true", "max_restarts", "a whole number"),
-    "flag as a text": ('pty = "yes"', "pty", "true or false"),
-    "NUL": ('setup = "a\\u0000b"', "setup", "NUL"),
-    "variable's name": ('env = { "A B" = "1" }', 'env."A B"', "letters"),
-    "variable of ours": ('env = { TFMUX_TASK = "1" }', "env.TFMUX_TASK", "are reserved"),
-    "variable's value": ("env = { A = 0.5 }", "env.A", '"0.5"'),
-    "TF_CONFIG": ('env = { TF_CONFIG = "" }', "env.TF_CONFIG", "tfmux sets"),
-    "True": ("pty = True", "pty", "write true"),
-}
-IN_START = {
-    "an unknown key": ("warmth = true", "warmth", "warm"),
-    "modules without a list": ('warm = "torch"', "warm", '["torch"]'),
-    "a module that is a path": ('warm = ["./torch.py"]', "warm", "names of modules"),
-    "readiness": ('ready = { ps = "listen" }', "ready.ps", '"listening"'),
-    "readiness of nobody": ('ready.pss = "started"', "ready.pss", '"ps"'),
-    "readiness by a broken regex": (
-        "ready.ps = { log = '(' }",
-        "ready.ps",
-        "not a regular expression",
-    ),
-    "readiness by a look-ahead": (
-        "ready.ps = { log = 'up(?!loading)' }",
-        "ready.ps",
-        "without look-ahead, look-behind, back-references",
-    ),
-    "readiness by a back-reference": (r"ready.ps = { log = '(a)\1' }", "ready.ps", "RE2"),
-    "readiness before the start": ("ready.ps = { after = -1 }", "ready.ps", "from 0"),
-}
-IN_METRICS = {
-    "metrics regex": ("pattern = 'a('", "pattern", "reg"),
-    "metrics without step": ("pattern = 'a (?P<loss>.)'", "pattern", "named step"),
-    "metrics total": ("total = 0", "total", "from 1"),
-}
-for table, at, old, header, cases in (
-    ("run", 18, "success = ", "", IN_RUN),
-    ("start", 21, "order = ", "", IN_START),
-    ("metrics", 21, "[start]\norder", "[metrics]\n", IN_METRICS),
+BAD["long name"] = ('"mnist-async"', f'"{"x" * 10_000}"', "name", 1, "at most 64")
+for table, at, place, header in (
+    ("run", 18, "success = ", ""),
+    ("start", 21, "order = ", ""),
+    ("metrics", 21, "[start]\norder", "[metrics]\n"),
 ):
-    for name, (text, key, advice) in cases.items():
-        BAD[name] = (old, f"{header}{text} #", f"{table}.{key}", at, advice)
+    for name, text, key, advice in ROWS[table]:
+        BAD[name] = (place, f"{header}{text} #", f"{table}.{key}", at, advice)
 
 
 @pytest.mark.parametrize("case", BAD)
@@ -661,7 +463,7 @@ def test_ipv6_works() -> None:
 
 def test_the_example_is_read() -> None:
     """Every value of the documented example arrives where it belongs."""
-    cluster = loads(EXAMPLE, "cluster.toml", Path("/"))
+    cluster = load(CLUSTERS / "example.toml")
     tf1 = cluster.hosts["tf1"]
     assert tf1.ssh == SshDestination("root", "10.77.0.1", 22)
     assert (tf1.identity, tf1.address, tf1.gpus) == ("~/.ssh/id_ed25519", "tf1", 2)
@@ -680,7 +482,7 @@ def test_the_example_is_read() -> None:
 
 
 def test_all_further_keys_are_read() -> None:
-    cluster = loads(MORE, "cluster.toml", Path("/"))
+    cluster = load(CLUSTERS / "more.toml")
     assert cluster.jobs["a"].env == {"B": "2", "C": "3"}
     assert cluster.run.on_hangup is OnHangup.DETACH
     assert cluster.run.env_from == ("TOKEN",)

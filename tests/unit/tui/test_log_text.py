@@ -14,7 +14,7 @@ from launcher.ids import TaskId
 from launcher.lines import Attr, TextStyle
 from launcher.store.logs import LogFile
 from launcher.store.metric_lines import Extractor
-from tests.support.remarks import ALL_REMARKS, REMARKS
+from tests.support.remarks import ALL_REMARKS, NO_REMARKS, REMARKS
 from tui.log.document import MAX_LINE, Document
 from tui.log.hints import hint_for
 from tui.log.query import ERRORS, Chunk, Query
@@ -181,36 +181,6 @@ def test_wrapped_rows_scroll_one_by_one() -> None:
 
 # Which lines are remarks, and which are never.
 
-SHOWN = [
-    "",
-    "worker:0 listens on localhost:16364",
-    "After 100 training steps (100 global steps), loss on training batch is 0.2507.",
-    "E0000 00:00:1795302448.814144  935012 cuda_platform.cc:52] failed call to cuInit: INTERNAL: "
-    "CUDA error: Failed call to cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
-    "2023-12-05 09:29:18.697209: E tensorflow/compiler/xla/stream_executor/cuda/cuda_dnn.cc:9342] "
-    "Could not create cudnn handle: CUDNN_STATUS_NOT_INITIALIZED",
-    "2024-10-11 13:14:15.617: I tensorflow/core/common_runtime/gpu/gpu_device.cc:2021] Created "
-    "device /job:localhost/replica:0/task:0/device:GPU:0 with 22290 MB memory:  -> device: 0, "
-    "name: NVIDIA L4, pci bus id: 0000:00:03.0, compute capability: 8.9",
-    "I0000 00:00:1795302452.155  935012 service.cc:153] XLA service 0x55b9095ddfe0 initialized for "
-    "platform CUDA (this does not guarantee that XLA will be used). Devices:",
-    "W0000 00:00:1795302452.155  935012 local_rendezvous.cc:412] Local rendezvous is aborting with "
-    "status: UNAVAILABLE: Socket closed",
-    "W0000 00:00:1795302452.155  935012 local_rendezvous.cc:412] Local rendezvous is aborting with "
-    "status: ABORTED: Stopping remaining executors. "
-    "[type.googleapis.com/tensorflow.DerivedStatus='']",
-    "I0000 00:00:1795302452.155  935012 master.cc:243] Scanning workers for devices: 2 total "
-    "workers",
-    "2025-01-02 03:04:05.678: I tensorflow/core/distributed_runtime/master.cc:246] CreateSession "
-    "still waiting for response from worker: /job:worker/replica:0/task:1",
-    "WARNING:2024-06-25 00:34:55,143:jax._src.xla_bridge:940: A Google TPU may be present on this "
-    "machine, but either a TPU-enabled jaxlib or libtpu is not installed. Falling back to cpu.",
-    "I1204 13:13:42.884638 1398 xla_bridge.py:895] Unable to initialize backend 'cuda': ",
-    "TensorBoard 2.21.0 at http://localhost:6006/ (Press CTRL+C to quit)",
-    "Traceback (most recent call last):",
-    '  File "train.py", line 3, in <module>',
-    "Segmentation fault (core dumped)",
-]
 ALARMS = [
     "ERROR",
     "FATAL",
@@ -233,25 +203,9 @@ def test_known_remarks(source: str) -> None:
         assert remark_source(line.encode() + b"\r") == source, line
 
 
-def test_what_says_something_is_no_remark() -> None:
+@pytest.mark.parametrize("line", ["", *NO_REMARKS])
+def test_what_says_something_is_no_remark(line: str) -> None:
     """Errors, lines of the training, and what TensorFlow says of this host or this cluster."""
-    for line in SHOWN:
-        assert remark_source(line.encode()) is None, line
-
-
-LOST = [
-    "Additional GRPC error information from remote target /job:ps/replica:0/task:0 while calling "
-    "/tensorflow.WorkerService/RecvTensor:",
-    "W0000 00:00:1795881462.534928   22073 local_rendezvous.cc:412] Local rendezvous is aborting "
-    "with status: UNAVAILABLE: Socket closed",
-    "W0000 00:00:1795881462.534928   22073 master_session.cc:2166] UNAVAILABLE: Deadline passed",
-    "UNAVAILABLE: From /job:ps/replica:0/task:0:",
-]
-
-
-@pytest.mark.parametrize("line", LOST)
-def test_a_peer_that_is_lost_in_a_step_is_no_remark(line: str) -> None:
-    """Only a session's last words to tasks that have left are: `DeleteWorkerSession`."""
     assert remark_source(line.encode()) is None
 
 
