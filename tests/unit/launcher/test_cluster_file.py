@@ -205,12 +205,6 @@ def test_a_word_that_would_be_too_long_with_all_addresses_is_named(table: str) -
     assert "bytes with all addresses" in found[f"{table[1:-1]}.env.ALL"]
 
 
-def test_one_chief() -> None:
-    """A cluster with two chiefs is refused at the second."""
-    (problem,) = problems(changed("[jobs.worker]", "[jobs.chief]").partition("[start]")[0])
-    assert (problem.key, problem.line) == ("jobs.chief.tasks[1]", 14)
-
-
 def test_restarts_of_one_job_where_all_start_again() -> None:
     """A number that would have no effect is refused, with the one that holds."""
     text = changed("[jobs.worker]", "[jobs.worker]\nmax_restarts = 9")

@@ -119,24 +119,6 @@ def test_roles_and_readiness_have_their_defaults() -> None:
     assert task(plan, "worker:1").ready == After(2.0)
 
 
-def test_a_chief_job_is_the_chief() -> None:
-    """With a chief job, worker:0 is a worker like any other."""
-    plan = plan_of(
-        local('[jobs.worker]\ntasks = ["localhost:1"]\n[jobs.chief]\ntasks = ["localhost:2"]')
-    )
-    assert plan.chief == TaskId("chief", 0)
-    assert [t.role for t in plan.tasks] == [Role.CHIEF, Role.WORKER]
-    assert stage_names(plan) == [["chief:0"], ["worker:0"]]
-
-
-def test_jobs_of_any_name_have_no_chief() -> None:
-    """A cluster without chief or worker starts as one stage."""
-    plan = plan_of(local('[jobs.local]\ntasks = ["localhost:1", "localhost:2"]'))
-    assert plan.chief is None
-    assert [t.role for t in plan.tasks] == [Role.WORKER, Role.WORKER]
-    assert stage_names(plan) == [["local:0", "local:1"]]
-
-
 @pytest.mark.parametrize(
     ("order", "stages"),
     [

@@ -292,6 +292,7 @@ def _plan(jobs: str, run: str = "") -> Plan:
         ("workers workers ps", [["ps:0"], ["workers:0"], ["workers:1"]]),
         ("evaluator master", [["master:0"], ["evaluator:0"]]),
         ("train train ps", [["ps:0"], ["train:0", "train:1"]]),
+        ("local local", [["local:0", "local:1"]]),
     ],
 )
 def test_the_order_is_ps_chief_all_others(jobs: str, stages: list[list[str]]) -> None:
@@ -307,6 +308,7 @@ def test_the_order_is_ps_chief_all_others(jobs: str, stages: list[list[str]]) ->
         ("workers workers", "workers:0"),
         ("workers worker", "worker:0"),
         ("ps train", None),
+        ("local local", None),
     ],
 )
 def test_the_chief_is_the_task_that_is_called_so_else_a_worker(
@@ -359,7 +361,8 @@ def test_a_cluster_has_one_chief(jobs: str, place: str) -> None:
     with pytest.raises(ClusterFileError) as error:
         loads(_text(jobs), "c", Path("/"))
     (problem,) = error.value.problems
-    assert problem.key == place and problem.message.startswith("a cluster has one chief")
+    assert problem.key == place and problem.line
+    assert problem.message.startswith("a cluster has one chief")
     helper = _text(jobs).replace(f"[jobs.{jobs.split()[1]}]", "[jobs.helper]\nin_cluster = false")
     assert loads(helper, "c", Path("/"))
 

@@ -302,34 +302,27 @@ def test_a_kill_takes_over_from_one_that_lets_nobody_connect() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "lock"),
+    ("state", "lock", "stopped", "seconds"),
     [
-        (ClientState.STARTING, LockState.HELD),
-        (ClientState.FOLLOWING, LockState.NEW),
-        (ClientState.FOLLOWING, LockState.UNKNOWN),
+        (ClientState.STARTING, LockState.HELD, False, START_SECONDS),
+        (ClientState.FOLLOWING, LockState.NEW, False, START_SECONDS),
+        (ClientState.FOLLOWING, LockState.UNKNOWN, False, START_SECONDS),
+        (ClientState.STARTING, LockState.HELD, True, HEARD_SECONDS),
+        (ClientState.STARTING, LockState.NEW, True, HEARD_SECONDS),
+        (ClientState.FOLLOWING, LockState.HELD, True, HEARD_SECONDS),
+        (ClientState.FOLLOWING, LockState.NEW, True, HEARD_SECONDS),
     ],
 )
-def test_a_launcher_process_that_begins_has_longer(state: ClientState, lock: LockState) -> None:
-    """Given a launcher process that has not said anything, or not who it is, when a kill waits for
-    it, then thirty seconds pass before another one takes the run over."""
-    client = Client(state)
-    client.kill, client.lock = True, lock
-    assert client.after(0.0, LinkState.SILENT) is Action.WAIT
-    assert client.after(START_SECONDS, LinkState.SILENT) is Action.WAIT
-    assert client.after(0.1, LinkState.SILENT) is Action.TAKE_OVER
-
-
-@pytest.mark.parametrize("state", [ClientState.STARTING, ClientState.FOLLOWING])
-@pytest.mark.parametrize("lock", [LockState.HELD, LockState.NEW])
-def test_a_launcher_process_that_is_stopped_does_not_begin(
-    state: ClientState, lock: LockState
+def test_a_launcher_process_that_begins_has_longer(
+    state: ClientState, lock: LockState, stopped: bool, seconds: float
 ) -> None:
-    """Given a launcher process that has not said anything and that the kernel calls stopped, when a
-    kill waits for it, then it has no longer than one that has begun."""
+    """Given a launcher process that has not said anything, or not who it is, when a kill waits for
+    it, then thirty seconds pass before another one takes the run over; one that the kernel calls
+    stopped does not begin, and has no longer than one that has begun."""
     client = Client(state)
-    client.kill, client.lock, client.stopped = True, lock, True
+    client.kill, client.lock, client.stopped = True, lock, stopped
     assert client.after(0.0, LinkState.SILENT) is Action.WAIT
-    assert client.after(HEARD_SECONDS, LinkState.SILENT) is Action.WAIT
+    assert client.after(seconds, LinkState.SILENT) is Action.WAIT
     assert client.after(0.1, LinkState.SILENT) is Action.TAKE_OVER
 
 
@@ -386,28 +379,22 @@ def test_a_launcher_process_that_dies_under_a_kill_is_replaced() -> None:
     assert client.after(START_SECONDS / 2, LinkState.SILENT) is Action.WAIT
 
 
-def test_a_kill_has_its_grace_and_longer() -> None:
-    """Given a kill that is carried out, when twenty seconds have passed since its deadline, then
-    another one takes the run over."""
-    client = following(killing(50.0 + 100.0))
-    assert client.after(100.0 + KILL_SECONDS, LinkState.SPEAKS) is Action.WAIT
-    assert client.after(0.1, LinkState.SPEAKS) is Action.TAKE_OVER
-
-
-def test_a_deadline_of_long_ago_leaves_twenty_seconds() -> None:
-    """Given a kill whose deadline has passed already, when this client asks for a kill, too, then
-    twenty seconds pass before another one takes the run over."""
-    client = following(killing(0.0))
-    assert client.after(KILL_SECONDS, LinkState.SPEAKS) is Action.WAIT
-    assert client.after(0.1, LinkState.SPEAKS) is Action.TAKE_OVER
-
-
-def test_hosts_that_are_being_connected_to_have_a_minute_more() -> None:
-    """Given a host that is being connected to, when a kill waits for it, then another one takes the
-    run over only when that must have ended."""
-    client = following(killing(50.0))
-    client.connecting = True
-    assert client.after(KILL_SECONDS + CONNECT_SECONDS, LinkState.SPEAKS) is Action.WAIT
+@pytest.mark.parametrize(
+    ("deadline", "connecting", "seconds"),
+    [
+        pytest.param(50.0 + 100.0, False, 100.0 + KILL_SECONDS, id="its grace and longer"),
+        pytest.param(0.0, False, KILL_SECONDS, id="a deadline of long ago"),
+        pytest.param(50.0, True, KILL_SECONDS + CONNECT_SECONDS, id="a host is being connected to"),
+    ],
+)
+def test_a_kill_that_is_carried_out_has_its_time(
+    deadline: float, connecting: bool, seconds: float
+) -> None:
+    """Given a kill that is carried out, when twenty seconds have passed since its deadline or its
+    order, and a minute more where a host is being connected to, then another one takes it over."""
+    client = following(killing(deadline))
+    client.connecting = connecting
+    assert client.after(seconds, LinkState.SPEAKS) is Action.WAIT
     assert client.after(0.1, LinkState.SPEAKS) is Action.TAKE_OVER
 
 
