@@ -9,6 +9,8 @@ nothing but each other:
     loop        requests, kills, lease; it never touches a disk
     channel     the launchers' channels: frames in and out, log bytes by credit
     attempts    starting tasks and learning of their ends; the states of an attempt
+    executables whether a program can be started, and if not, why
+    not_found   which program a shell could not start
     kills       TERM, grace, KILL, and the receipt
     processes   what /proc and waitpid say, to which task each process belongs, exact signals
     signals     signals that are for tasks alone

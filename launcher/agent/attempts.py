@@ -16,6 +16,7 @@ States of an attempt:
 from __future__ import annotations
 
 import fcntl
+import json
 import math
 import os
 import pty
@@ -30,7 +31,9 @@ from typing import Mapping, NamedTuple, Sequence
 
 from . import ports, wire
 from .channel import Channels
+from .executables import DEFAULT_PATH, SHELL_FILE, Problem, bounded, start_problem
 from .kernel_log import killed_for_memory
+from .not_found import NOT_STARTED, missing_program
 from .processes import (
     Ended,
     Killer,
@@ -52,7 +55,7 @@ from .processes import (
 )
 from .signals import ASK_TO_END, restore_signals
 from .task_logs import Log, TaskLogs
-from .threads import Later, WorkerThread, error_text
+from .threads import Later, WorkerThread, error_text, start_thread
 from .wire import Json
 
 _PIPE_BYTES = 256 * 1024
@@ -70,6 +73,7 @@ _STOP_SIGNALS = (
 _HANDLED = (*_STOP_SIGNALS, signal.SIGPIPE, signal.SIGCHLD, signal.SIGXFSZ)
 """Signals whose handling by the agent, its interpreter, or who started it, must not reach a
 task."""
+_SHELL_FILE_BYTES = 1 << 17
 _WAIT_FOR_OUTPUT = 1.0
 _LEFT_SECONDS = 2.0
 """An end with status 0 is reported so much later at most, where the task's first process has left
@@ -85,6 +89,7 @@ for already: a task that never listens costs hardly anything after a while."""
 _MOST_ENDED = 5
 """Ended attempts of a task that are kept: a welcome, which is one message, has all of them, and a
 task that is restarted for weeks has thousands."""
+_FAULT_BYTES = 1000
 _KILL_ROUND = 0.005
 _BEING_ENDED = "the run is being ended"
 _ENDED = "the run has been ended on this host"
@@ -169,6 +174,12 @@ class Attempt:
         self.loopback = ""
         """The address where it listens, if that is this host's loopback alone."""
         self.error = ""
+        self.problem: Problem | None = None
+        """The program that could not be started, and why, as far as that was found."""
+        self.looking = False
+        """A thread looks for that program."""
+        self.program: TaskProgram | None = None
+        """Its program, until that has ended."""
         self.refused = False
         """Somebody has asked for it behind a kill that ends the run."""
         self.status: int | None = None
@@ -190,6 +201,7 @@ class Attempt:
         attempt.state = State.CLOSED
         attempt.pid, attempt.began_at = facts["pid"], facts["began_at"]
         attempt.error, attempt.refused = facts["error"], bool(facts.get("refused"))
+        attempt.problem = _problem_of(facts.get("problem"))
         attempt.status, attempt.signal = facts.get("status"), facts.get("signal")
         attempt.out_of_memory = facts.get("out_of_memory", False)
         attempt.stopped_by = facts.get("stopped_by", "")
@@ -242,6 +254,7 @@ class Attempt:
             "attempt": self.number,
             "pid": self.pid,
             "error": self.error,
+            "problem": self.problem and self.problem._asdict(),
             "ended": self.ended,
             "status": self.status,
             "signal": self.signal,
@@ -274,6 +287,20 @@ class TaskProgram(NamedTuple):
     gated: bool = False
     logdir: str = ""
     """A directory that is made before it; empty where none is."""
+    shell_words: int = 0
+    """The number of words that are our shells in front of the task's own."""
+
+    def not_found(self) -> Problem | None:
+        """The program that it, or a shell of it, has not been able to start. Reads files, which
+        may hang."""
+        path, cwd = self.env.get("PATH", DEFAULT_PATH), self.cwd
+        if self.shell_words:
+            try:
+                with open(self.env[SHELL_FILE], errors="surrogateescape") as file:
+                    cwd, _, path = file.read(_SHELL_FILE_BYTES).partition("\0")
+            except (KeyError, OSError):  # `setup` has failed
+                return None
+        return bounded(missing_program(self.argv[self.shell_words :], path, cwd))
 
     def execute(self, output: int, fault: int, parent: int, gate: int) -> None:
         """Becomes the program, in a process that has just been forked by `parent`. Never returns;
@@ -284,6 +311,7 @@ class TaskProgram(NamedTuple):
         would take them for the agent's.
         """
         what = self.argv[0] if self.argv else ""
+        entered = False
         try:
             signal.set_wakeup_fd(-1)
             set_parent_death_signal(signal.SIGKILL)
@@ -310,12 +338,15 @@ class TaskProgram(NamedTuple):
                     os.makedirs(self.logdir, exist_ok=True)
             what = self.cwd
             os.chdir(self.cwd)
-            what = self.argv[0]
+            what, entered = self.argv[0], True
             os.execvpe(self.argv[0], list(self.argv), dict(self.env))
         except OSError as error:
-            os.write(fault, f"{error.errno}:{what}".encode())
+            problem = None
+            with suppress(Exception):  # the kernel's own word is there in any case
+                problem = start_problem(error, self.argv, self.env, self.cwd, entered=entered)
+            os.write(fault, json.dumps([error.errno, what[:_FAULT_BYTES], problem]).encode())
         except (ValueError, IndexError, TypeError) as error:  # a zero byte in an argument
-            os.write(fault, f"0:{what}: {error}".encode())
+            os.write(fault, json.dumps([0, f"{what[:_FAULT_BYTES]}: {error}", None]).encode())
         finally:
             os._exit(127)
 
@@ -374,8 +405,11 @@ class Attempts:
             env.pop(name, None)
         pty = bool(wanted.get("pty"))
         logdir = wanted.get("logdir") or ""
+        shell_words = int(wanted.get("shell_words", 0))
+        if shell_words:
+            env[SHELL_FILE] = self._logs.shell_file(task)
         program = TaskProgram(
-            list(wanted["argv"]), env, wanted["cwd"], pty, self._umask, gated, logdir
+            list(wanted["argv"]), env, wanted["cwd"], pty, self._umask, gated, logdir, shell_words
         )
         if pty and gated:
             raise ValueError("a terminal has no gate")
@@ -419,6 +453,8 @@ class Attempts:
         looked for in the descriptors of all processes."""
         try:
             self._logs.begin(attempt.log, attempt.task)
+            if program.shell_words:
+                self._logs.make_shell_folder()
             attempt.port_owner = ports.owner(attempt.port) if attempt.port else None
         except Exception as error:  # whatever it is, the start has an answer
             attempt.log.close()
@@ -460,6 +496,8 @@ class Attempts:
         attempt.state, attempt.pid, attempt.start = State.FORKED, pid, _start_of(pid)
         attempt.program_at = seconds_since_boot()
         attempt.fault, attempt.gate = fault, gate
+        kept = {name: program.env[name] for name in ("PATH", SHELL_FILE) if name in program.env}
+        attempt.program = program._replace(env=kept)
         self.none_left = False
         self._tracker.roots[(pid, attempt.start)] = attempt.task
         self._selector.register(fault, selectors.EVENT_READ, attempt)
@@ -471,10 +509,11 @@ class Attempts:
         """The process has become its program, or says why it could not, or was killed before."""
         fault, attempt.fault = attempt.fault, -1
         self._selector.unregister(fault)
-        said = os.read(fault, 4096)
+        said = os.read(fault, 1 << 16)
         os.close(fault)
         if said:
-            self._refuse(attempt, error_text(_start_error(said.decode(errors="replace"))))
+            error, attempt.problem = _start_error(said)
+            self._refuse(attempt, error_text(error))
         else:
             attempt.state = State.RUNNING
             self._announce(attempt)
@@ -522,11 +561,34 @@ class Attempts:
                 if not attempt.ended:
                     attempt.end(ended[attempt.pid])
                     attempt.out_of_memory = self._had_no_memory(attempt)
+                    self._look_for_program(attempt)
                 attempt.close_gate()
         for each in reaped:
             if each.status and each.process is not None:
                 self._find_failed(each, each.process)
         return bool(reaped)
+
+    def _look_for_program(self, attempt: Attempt) -> None:
+        """Has a thread find out what a shell could not start: the disk may hang."""
+        program, attempt.program = attempt.program, None
+        asked_to_end = attempt.stopped_by or attempt.kill_begun
+        if program is None or asked_to_end or attempt.status not in NOT_STARTED:
+            return
+
+        def look() -> None:
+            problem = None
+            with suppress(Exception):  # the end is reported in any case
+                problem = program.not_found()
+            self._later(lambda: self._found(attempt, problem))
+
+        attempt.looking = True
+        try:
+            start_thread(look, "program")
+        except OSError:
+            attempt.looking = False
+
+    def _found(self, attempt: Attempt, problem: Problem | None) -> None:
+        attempt.problem, attempt.looking = problem, False
 
     def _had_no_memory(self, attempt: Attempt) -> bool:
         """The kernel has killed the task for want of memory, or the program of its shell: its log
@@ -586,6 +648,7 @@ class Attempts:
             closed = not drain.draining(attempt.log)
             late = time.monotonic() - attempt.ended_at > _WAIT_FOR_OUTPUT
             told = closed or late or drain.idle(attempt.log)
+            told = told and (late or not attempt.looking)
             if attempt.state is State.ENDED and told and attempt.left_known:
                 attempt.state = State.CLOSED if closed else State.REPORTED
                 self._channels.send(wire.EXITED, attempt.facts(_port_owner(attempt)))
@@ -830,9 +893,22 @@ def _open_output(terminal: bool, opened: list[int]) -> tuple[int, int]:
     return pair
 
 
-def _start_error(report: str) -> OSError:
-    """Reason for which a program could not be started, from the output of `execute`."""
-    number, _, what = report.partition(":")
-    if number == "0":
-        return OSError(what)
-    return OSError(int(number), os.strerror(int(number)), what or None)
+def _start_error(said: bytes) -> tuple[OSError, Problem | None]:
+    """Reason for which a program could not be started, from the output of `execute`: the kernel's
+    word, and what was found."""
+    try:
+        number, what, found = json.loads(said)
+        problem = None if found is None else Problem(*found)
+    except (ValueError, TypeError):  # it was ended while it spoke
+        return OSError("it was not started"), None
+    if not number:
+        return OSError(what), None
+    return OSError(number, os.strerror(number), what or None), problem
+
+
+def _problem_of(facts: object) -> Problem | None:
+    """A problem from the facts that an earlier agent has left."""
+    try:
+        return Problem(**facts) if isinstance(facts, dict) else None
+    except TypeError:
+        return None

@@ -32,7 +32,7 @@ _STAYS = {"results", "stage", "stage.index", "stage.prepared"}
 """What may stay of a run's folder when its agent has removed it."""
 ABOVE = "above-workdir"
 """What `..` is called in the paths of results, where a task has written above its workdir."""
-OWN = {"agent", "began", "died", "ended", "exit", "logs", "results", "stage", "tools"}
+OWN = {"agent", "began", "died", "ended", "exit", "logs", "results", "shells", "stage", "tools"}
 """First parts of the names that tfmux's own files have in a run's folder."""
 _REBOOTED = "the host has rebooted"
 _SEVERAL = "several"
@@ -207,6 +207,7 @@ class Folders:
         self.leaving = os.path.join(self.run, "stage.leaving")
         self.results = os.path.join(self.run, "results")
         self.tools = os.path.join(self.run, "tools")
+        self.shells = os.path.join(self.run, "shells")
 
     def make(self) -> bool:
         """Makes the run's folder, for an agent that has the run's address on this host. Returns

@@ -228,6 +228,15 @@ class TaskLogs:
         log.limit = limit
         return log
 
+    def shell_file(self, task: str) -> str:
+        """The file in which our shells in front of a task leave its directory and `PATH`."""
+        return os.path.join(self._folders.shells, os.path.basename(self._folders.log(task)))
+
+    def make_shell_folder(self) -> None:
+        """Makes the folder of those files. May hang with the disk."""
+        with suppress(OSError):  # a full disk: then less is known of a failed start
+            os.mkdir(self._folders.shells, 0o700)
+
     def begin(self, log: Log, task: str) -> None:
         """Opens the log for an attempt, whose losses will be told anew. May hang with the disk:
         not for the loop.

@@ -15,8 +15,9 @@ from typing import Annotated, ClassVar, get_args
 from pydantic import BaseModel, ConfigDict, PrivateAttr, model_validator
 from pydantic import Field as field
 
+from ..agent.executables import program_problem
 from ..ids import TaskId
-from ..on_host.executables import program_problem
+from ..start_problems import problem_text
 from .addresses import LOCALHOST
 from .choices import (
     Framework,
@@ -417,7 +418,8 @@ class Metrics(FileTable):
 def hook_problem(command: Sequence[str], base: Path) -> str:
     """Reason for which the program of a hook cannot be run; empty if it can. A relative path starts
     from `base`."""
-    return program_problem(os.path.expanduser(command[0]), None, str(base))
+    problem = program_problem(os.path.expanduser(command[0]), None, str(base))
+    return "" if problem is None else problem_text(problem)
 
 
 class Hooks(FileTable):

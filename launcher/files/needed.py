@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 
+from ..agent.executables import SHELLS
 from ..frozen import frozen
 from ..ids import TaskId
 from ..plan.run_plan import HostPlan, Plan, TaskPlan, cannot_run
@@ -16,7 +17,6 @@ from ..plan.shell import split_python
 from ..quantities import counted
 from .listing import Copied, LeftOut, Listed
 
-SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "csh", "tcsh", "fish")
 _INTERPRETERS = (*SHELLS, "perl", "ruby", "node", "Rscript", "julia", "lua", "php")
 _LARGEST_SCRIPT = 1 << 20
 _MOST_SCRIPTS = 100

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ..agent import wire
+from ..agent.executables import KINDS, Problem
 from ..agent.wire import MOST_FRAMES, MOST_PROCESSES, MOST_THREADS
 from ..cluster.choices import OnDisconnect, Stop, StopSignal
 from ..frozen import frozen
@@ -25,6 +26,7 @@ from ..run.fields import Code, Count, ExitCode, Figure, Line, Pid, Seconds, Sign
 from ..run.gpus import GpuView
 from ..run.snapshot import Survivor
 from ..run.states import Purpose, StoppedBy
+from ..start_problems import problem_text
 
 AnyNumber = Annotated[int, Field(ge=-(1 << 62), le=1 << 62)]
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -77,6 +79,26 @@ def compile_messages() -> None:
         message.model_rebuild()
 
 
+def _known_kind(kind: str) -> str:
+    if kind not in KINDS:
+        raise ValueError("no kind of problem")
+    return kind
+
+
+class StartProblem(Frame):
+    """Reason for which a program cannot be started (`executables.Problem`)."""
+
+    kind: Annotated[str, AfterValidator(_known_kind)]
+    file: Text
+    about: Text = ""
+    script: Text = ""
+
+    @property
+    def text(self) -> str:
+        """The reason in a sentence."""
+        return problem_text(Problem(self.kind, self.file, self.about, self.script))
+
+
 class PortOwner(Frame):
     """A process that listens on a port: pid 0 where we may not see whose it is. `task` is the tag
     of a run's process."""
@@ -107,12 +129,14 @@ class PortOwner(Frame):
 
 class TaskFacts(Message):
     """Facts that an agent knows of one attempt of a task. `refused`: it was asked for behind a kill
-    that ends the run, and nothing was started."""
+    that ends the run, and nothing was started. `problem`: the program that could not be started, by
+    the kernel or by a shell, and why."""
 
     task: TaskId
     attempt: Annotated[int, Field(ge=1, lt=1 << 31)]
     pid: Pid
     error: Text
+    problem: StartProblem | None = None
     ended: bool
     status: ExitCode | None = None
     signal: SignalName | None = None
@@ -137,6 +161,12 @@ class TaskFacts(Message):
         if self.refused and not self.error:
             raise ValueError("a start that was refused without a reason")
         return self
+
+    @property
+    def start_problem(self) -> str:
+        """The program that could not be started, and why, in a sentence; empty where none is
+        known."""
+        return "" if self.problem is None else self.problem.text
 
     @property
     def port_holder(self) -> str:
@@ -392,6 +422,8 @@ class Start(Request):
     stop: Stop = Stop.ALL
     stop_signal: StopSignal = StopSignal.TERM
     logdir: str = ""
+    shell_words: int = 0
+    """The number of words that are our shells in front of the task's own."""
 
 
 @frozen
@@ -462,10 +494,15 @@ class Answer(Frame):
 
 
 class DirectoryAnswer(Answer):
-    """Why a task cannot start in a directory; empty if it can."""
+    """Why a task cannot start in a directory; None if it can."""
 
     WHAT = "directory"
-    why: Text
+    problem: StartProblem | None = None
+
+    @property
+    def why(self) -> str:
+        """The reason in a sentence; empty if it can."""
+        return "" if self.problem is None else self.problem.text
 
 
 class PortsAnswer(Answer):

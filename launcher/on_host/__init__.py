@@ -3,7 +3,6 @@
     program      sent as the agent is, over a session of its own (`hosts/programs.py`)
     pipe         what it speaks with
     probe        answers to questions
-    executables  whether a program can be run
     linked       with which MPI library it is linked
     reach        whether hosts reach each other
     transfer     files of a run, to the host and back

@@ -11,7 +11,6 @@ import json
 import os
 import pwd
 import re
-import shutil
 import stat
 import time
 from contextlib import suppress
@@ -19,11 +18,19 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Sequence
 
 from ..agent import ports, processes
 from ..agent.asked import ask_program
+from ..agent.executables import (
+    DEFAULT_PATH,
+    PROGRAM_SECONDS,
+    Problem,
+    bounded,
+    directory_problem,
+    find_program,
+    program_problem,
+)
 from ..agent.folders import Folders
 from ..agent.nvidia_smi import NvidiaSmi
 from ..agent.stats import memory
 from . import held
-from .executables import PROGRAM_SECONDS, program_problem
 from .linked import interpreter, mpi_library
 from .reach import connect, resolve
 
@@ -131,7 +138,9 @@ def python(asked: Question) -> Said:
         return {"failed": why}
     try:
         found = json.loads(last)
-        return {name: found[name] for name in ("version", "executable", "tensorflow", "there")}
+        names = ("version", "executable", "tensorflow", "there")
+        more = {name: str(found.get(name, "")) for name in ("cuda", "cuda_of")}
+        return {**{name: found[name] for name in names}, **more}
     except (ValueError, KeyError, TypeError):
         return {"failed": last[:300] or "it printed nothing"}
 
@@ -187,23 +196,29 @@ def _with_module(module: str) -> Iterator[str]:
                 yield os.path.join(prefix, "bin", "python")
 
 
-def command(asked: Question) -> str:
-    """Reason for which a task's command cannot run with the `PATH` that its shells set; empty if it
-    can. For Python the command has a `module` (of `python -m`; empty: none)."""
-    path = _with_home(asked["env"]).get("PATH", os.environ.get("PATH", ""))
+def command(asked: Question) -> Said:
+    """Reason for which a task's command cannot run with the `PATH` that its shells set: a `problem`
+    of its program, or in words (`why`); both are empty if it can. For Python the command has a
+    `module` (of `python -m`; empty: none)."""
+    path = _with_home(asked["env"]).get("PATH", os.environ.get("PATH", DEFAULT_PATH))
     if asked["shell"]:
         argv = (*asked["shell"], "/bin/sh", "-c", 'echo; echo "$PATH"')
         path, why = _last_line(argv, asked["env"], asked["cwd"])
         if why:
-            return why
+            return {"why": why}
     program = os.path.expanduser(asked["program"])
-    why = program_problem(program, path, by_shell=bool(asked["shell"]))
-    if why or not asked["module"]:
-        return why
+    problem = program_problem(program, path, by_shell=bool(asked["shell"]))
+    if problem or not asked["module"]:
+        return _problem(problem)
     argv = (*asked["shell"], program, "-c", _MODULE, asked["module"])
     last, why = _last_line(argv, asked["env"], asked["cwd"])
     missing = f"{program} has no module {asked['module']}" if last == "False" else ""
-    return why or missing
+    return {"why": why or missing}
+
+
+def _problem(problem: Problem | None) -> Said:
+    problem = bounded(problem)
+    return {"problem": problem and problem._asdict()}
 
 
 def _with_home(env: Mapping[str, str]) -> dict[str, str]:
@@ -225,8 +240,8 @@ def mpi(asked: Question) -> Said:
     name = os.path.expanduser(asked["program"])
     if "/" in name:
         name = os.path.join(os.path.expanduser(asked["cwd"]), name)
-    program = shutil.which(name, path=path)
-    if program is None:
+    program = find_program(name, path)
+    if not program:
         return {"library": ""}
     words = [program] if _is_python(program) else interpreter(program)[:1]
     if not words or not _is_python(words[0]):
@@ -312,19 +327,6 @@ def _ports(check: Sequence[int]) -> Said:
     return {"owners": ports.look(check, ())["owners"]}
 
 
-def directory_problem(path: str) -> str:
-    """Reason for which a task cannot start in a directory; empty if it can."""
-    whole = _absolute(path)
-    try:
-        if not stat.S_ISDIR(os.stat(whole).st_mode):
-            return f"{whole} is not a directory"
-    except FileNotFoundError:
-        return f"{whole}: no such directory"
-    except OSError as error:
-        return f"{whole}: {error.strerror}"
-    return "" if os.access(whole, os.X_OK) else f"{whole} cannot be entered: permission denied"
-
-
 def leftovers() -> Said:
     """Processes of ours that carry the tag of a run, while no agent of that run lives here."""
     everyone = processes.table()
@@ -382,7 +384,7 @@ ANSWERS: dict[str, Callable[[Question, Folders], Said]] = {
     "account": lambda asked, folders: account(),
     "python": lambda asked, folders: python(asked),  # python, env, shell, cwd
     "pythons": lambda asked, folders: pythons(asked),  # module, known
-    "command": lambda asked, folders: {"why": command(asked)},  # program, module, env, shell, cwd
+    "command": lambda asked, folders: command(asked),  # program, module, env, shell, cwd
     "mpi": lambda asked, folders: mpi(asked),  # program, env, shell, cwd
     "gpus": lambda asked, folders: NvidiaSmi().inventory(),
     "disk_space": lambda asked, folders: disk_space(folders, asked["paths"]),
@@ -390,7 +392,7 @@ ANSWERS: dict[str, Callable[[Question, Folders], Said]] = {
     "free": lambda asked, folders: held.free(folders),
     "logdir": lambda asked, folders: logdir(asked),  # path, mark, keep
     "path": lambda asked, folders: {"exists": os.path.exists(_absolute(asked["path"]))},
-    "directory": lambda asked, folders: {"why": directory_problem(asked["path"])},
+    "directory": lambda asked, folders: _problem(directory_problem(_absolute(asked["path"]))),
     "leftovers": lambda asked, folders: leftovers(),
     "ports": lambda asked, folders: _ports(asked["check"]),
     "resolve": lambda asked, folders: resolve(asked["host"], asked["seconds"]),

@@ -14,6 +14,7 @@ import re
 import shlex
 from collections.abc import Mapping
 
+from ..agent.executables import SHELL_FILE
 from ..cluster.choices import Shell
 from ..frozen import frozen
 from .environment import EXTENDED, NO_PROXY_HOSTS, PROXIES
@@ -31,6 +32,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # a function forgets the trap, unless told to follow POSIX.
 _SETUP = f"""\
 eval "${{{RESTORED}-}}"; unset {RESTORED}
+tfmux_file=${{{SHELL_FILE}-}}; unset {SHELL_FILE}
 [ -z "${{ZSH_VERSION-}}" ] || setopt posix_traps
 trap 'tfmux_status=$?
   echo "tfmux: setup failed with exit status $tfmux_status: the task was not started" >&2
@@ -55,10 +57,15 @@ if [ -n "${{{NO_PROXY_HOSTS}-}}" ]; then
   unset {NO_PROXY_HOSTS}
 fi
 """
-_TASK = 'exec "$@"\n'
+# Where the program does not start, its directory and PATH are known only here.
+_TELL = """\
+[ -z "$tfmux_file" ] || { printf '%s\\0%s' "$PWD" "${PATH-}" >|"$tfmux_file"; } 2>/dev/null || :
+unset tfmux_file
+"""
+_TASK = _TELL + 'exec "$@"\n'
 # The input of a task that waits for its stage is for its program alone.
 _WITHOUT_INPUT = "exec 3<&0 </dev/null\n"
-_TASK_WITH_INPUT = 'exec "$@" <&3 3<&-\n'
+_TASK_WITH_INPUT = _TELL + 'exec "$@" <&3 3<&-\n'
 
 # Arguments: the script above, then its own. The name of the login shell says which language it
 # speaks. csh knows no -l beside -c, and drops empty words of $argv: its files are sourced as a

@@ -7,11 +7,11 @@ import posixpath
 import re
 from collections.abc import Callable
 
+from ..agent.executables import HEAD_BYTES, SHELLS, first_line
 from ..cluster.file_model import ClusterModel
 from ..files.listing import Copied, Listed
 from ..files.needed import (
     MOVES,
-    SHELLS,
     CopiedPath,
     copied_path,
     is_python,
@@ -20,10 +20,10 @@ from ..files.needed import (
 )
 from ..frozen import frozen
 from ..ids import TaskId
-from ..on_host.executables import HEAD_BYTES, first_line
 from ..plan.environment import EXTENDED, STACKS_FOLDER
 from ..plan.run_plan import HostPlan, Plan, TaskPlan
 from ..plan.shell import shell_prefix, split_python, with_exports
+from ..start_problems import problem_text
 from . import evaluation
 from .findings import Finding
 from .probes import QUICK, SLOW, CommandAnswer, PathAnswer, ProbeSession
@@ -124,12 +124,13 @@ class CommandCheck:
                 shell=command.shell,
                 cwd=command.cwd,
             )
-            if answer.why and before and program:
-                return f"{before}its first line names {program}: {answer.why}", bool(command.shell)
-            if answer.why and command.left_out:
-                return f"{answer.why}: {command.left_out}", False
-            if answer.why:
-                return answer.why, True
+            why = answer.reason
+            if why and before and program:
+                return f"{before}its first line names {program}: {why}", bool(command.shell)
+            if why and command.left_out:
+                return f"{why}: {command.left_out}", False
+            if why:
+                return why, True
         return await self._script_problem(command.script, task), False
 
     def _copied_problem(self, path: str, by_shell: bool) -> tuple[str, str]:
@@ -140,10 +141,9 @@ class CommandCheck:
         if found.kind == "d":
             return f"{self._copied.local(path)} is a directory", ""
         if not found.mode & 0o100:
-            return f"{found.source} is not executable", ""
-        head = _head(found)
-        why, interpreter = first_line(head, by_shell=by_shell)
-        return why and f"{found.source}: {why}", interpreter
+            return f"{found.source} has no execute permission", ""
+        problem, interpreter = first_line(_head(found), found.source, by_shell=by_shell)
+        return "" if problem is None else problem_text(problem), interpreter
 
     def _missing(self, path: str) -> str:
         return self._copied.problem(path) or f"{self._copied.local(path)}: no such file"

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
+from ..agent.executables import PROGRAM_SECONDS
 from ..errors import AgentError, HostError
-from ..hosts.frames import Answer, Frame, Port
+from ..hosts.frames import Answer, Frame, Port, StartProblem
 from ..hosts.programs import HostProgram, Tagged, read_answer
 from ..hosts.transport import Transport
 from ..hosts.ways import transport_factory
-from ..on_host.executables import PROGRAM_SECONDS
 from ..plan.run_plan import HostPlan
 from ..run.fields import Code, Count, Figure, Seconds, Text
 
@@ -80,10 +80,16 @@ class PythonsAnswer(Answer):
 
 
 class CommandAnswer(Answer):
-    """Why a task's command cannot run; empty if it can."""
+    """Why a task's command cannot run: a problem of its program, or in words."""
 
     WHAT = "command"
-    why: Text
+    why: Text = ""
+    problem: StartProblem | None = None
+
+    @property
+    def reason(self) -> str:
+        """The reason in a sentence; empty if it can run."""
+        return self.why if self.problem is None else self.problem.text
 
 
 class MpiAnswer(Answer):

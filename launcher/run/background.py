@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from ..agent.not_found import NOT_STARTED
 from ..agent.wire import MOST_LEFT
 from ..frozen import frozen
 from ..printable import printable
@@ -20,8 +21,6 @@ _HELPER_AGE = 3.0
 _WORKED_CPU, _HELPER_SHARE = 0.3, 0.1
 """A command that has used so many seconds of a processor, and what it left less than this share of
 them: it is the command that has worked."""
-_NOT_STARTED = (126, 127)
-"""Exit codes of a shell for a program that it cannot start."""
 _COMMAND = 80
 
 
@@ -78,7 +77,7 @@ class LeftProcesses:
             return False
         if self.cpu >= _WORKED_CPU and process.cpu < _HELPER_SHARE * self.cpu:
             return False
-        if not process.failure or process.forked or process.exit_code in _NOT_STARTED:
+        if not process.failure or process.forked or process.exit_code in NOT_STARTED:
             return True
         return process.cpu >= self.cpu  # else a filter such as grep, whose input has ended
 

@@ -305,6 +305,8 @@ class TaskExited(Event):
     """The kernel has killed it for lack of memory."""
     misses_peer: bool = False
     """Its last lines say that another task is at fault."""
+    start_problem: str = ""
+    """The program that its shell could not start, and why; empty where that is not known."""
 
 
 @frozen

@@ -338,6 +338,7 @@ class Tasks:
         data.update_task(task, state_before_loss=None)
         if event.port_holder and view.state is TaskState.STARTING:
             reason = f"its port is held by {event.port_holder}"
+        reason = reason or event.start_problem
         if reason:
             data.update_task(task, reason=reason)
         if data.phase is RunPhase.KILLING:

@@ -79,6 +79,8 @@ class TaskEvidence:
     """Ranks that its command starts, as torchrun does; 0 where it does not say."""
     ranks: tuple[TaskEvidence, ...] = ()
     """Ranks that the task has started, each where it was seen."""
+    not_started: str = ""
+    """The program that it could not start, and why, as its host has found it."""
     part: TaskRank | None = None
     """Which rank of the task is meant."""
 
@@ -740,6 +742,8 @@ def _lacks_gpu_memory(one: TaskEvidence) -> bool:
 
 
 def _how(one: TaskEvidence) -> str:
+    if one.not_started:
+        return f"ended with exit code {one.status}: {one.not_started}"
     if one.words.exception:
         at = f" ({one.words.at})" if one.words.at else ""
         if _lacks_gpu_memory(one):
@@ -768,6 +772,8 @@ def _sentence(one: TaskEvidence) -> str:
 
 def _likeness(one: TaskEvidence) -> str:
     """Equal for tasks that fail alike: numbers and addresses differ."""
+    if one.not_started:
+        return one.not_started
     if one.words.exception:
         return re.sub(r"\d+|0x[0-9a-f]+", "0", one.words.sentence) + f" ({one.words.at})"
     return f"signal {_signal(one)}" if _signal(one) else f"status {one.status}"

@@ -185,6 +185,7 @@ def _evidence(
         gpu_fault=next((gpu.fault for gpu in report.gpus if gpu.fault), ""),
         gpu_holders=holders(report.gpus, report.task),
         started=_started(report.argv),
+        not_started=report.not_started,
     )
     if sighting is None or not sighting.ranks:
         return one

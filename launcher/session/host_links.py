@@ -215,7 +215,8 @@ class HostLinks:
         it could not be started. After a cut this is what it would have said meanwhile."""
         began = (facts.task, facts.attempt, facts.pid, facts.began_at)
         ends = facts.stopped_why if facts.stopped_by is StoppedBy.AGENT else ""
-        said = (facts.error, facts.port_holder, facts.refused, ends)
+        error = facts.error and (facts.start_problem or facts.error)
+        said = (error, facts.port_holder, facts.refused, ends)
         self._shell.feed(ev.TaskStarted(time.time(), *began, *said))
         if facts.error:
             return

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..agent.not_found import NOT_STARTED
 from ..cluster.roles import Role
 from ..ids import TaskId
 from ..run import events as ev
@@ -230,6 +231,7 @@ class Judge:
             gpus=self._shell.hosts.stats.gpus.of_task(view),
             busy=None if usage is None else usage[0],
             log=log,
+            not_started=view.reason if view.exit_code in NOT_STARTED else "",
         )
 
     def _lost_at(self, view: TaskView) -> float | None:

@@ -172,6 +172,8 @@ class TaskReport:
     """Processors that it takes, where its host has told."""
     log: bytes = b""
     """The end of its log, as far as this attempt has written it."""
+    not_started: str = ""
+    """The program that it could not start, and why, as its host has found it."""
     hangs_for: float = 0.0
     moves: bool = False
     wrote: bool = False

@@ -767,6 +767,7 @@ class Outputs:
                 min(now, self._ended.pop(task, now)),
                 facts.out_of_memory,
                 misses_peer and bool(tail),
+                facts.start_problem,
             )
         )
 

@@ -643,10 +643,12 @@ class Executor:
         argv = task.warm.argv(task.argv) if gated and task.warm else task.argv
         variables = {"TFMUX_ATTEMPT": str(attempt), **task.env, **secrets}
         env = with_exports(variables, task.shell)
+        shells = shell_prefix(task.setup, task.shell, gated=gated)
         start = Start(
             task=task.id,
             attempt=attempt,
-            argv=(*shell_prefix(task.setup, task.shell, gated=gated), *argv),
+            argv=(*shells, *argv),
+            shell_words=len(shells),
             env={**env, "TFMUX_TASK": tag(self._data.plan.run_id, task.id, attempt)},
             cwd=task.cwd,
             log_limit=task.log_limit,

@@ -204,7 +204,7 @@ def test_files_and_bytes_are_told(ssh_server: SshServer, tmp_path: Path) -> None
 LINES = {
     "lines end as in Windows": b"#!/bin/sh\r\necho a\r\n",
     "/no/such/shell: no such file": b"#!/no/such/shell -x\n",
-    "no-such-python is not on PATH": b"#!/usr/bin/env no-such-python\n",
+    "no-such-python is not in PATH": b"#!/usr/bin/env no-such-python\n",
     "write env -S": b"#!/usr/bin/env python3 -u\n",
     "a byte order mark": b"\xef\xbb\xbf#!/bin/sh\n",
     "names no interpreter: #!/bin/sh": b"echo a\n",

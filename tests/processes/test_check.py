@@ -76,7 +76,7 @@ def test_what_may_go_wrong_later_is_a_warning_with_its_line(tmp_path: Path) -> N
     (hook,) = [each for each in report["findings"] if each["code"] == "hook-missing"]
     line = text.splitlines().index('on_failure = ["./page-me.sh"]') + 1
     assert f"hooks.on_failure ({file}:{line}): " in hook["sentence"]
-    assert f"{tmp_path}/./page-me.sh: no such file" in hook["sentence"]
+    assert f"{tmp_path}/page-me.sh: no such file" in hook["sentence"]
     (alone,) = [each for each in report["findings"] if each["code"] == "restart-alone"]
     line = text.splitlines().index('on_failure = "restart"') + 1
     assert f"run.on_failure ({file}:{line}" in alone["sentence"] and "restart-all" in alone["todo"]

@@ -53,10 +53,10 @@ def by_job(report: Report, commands: Sequence[object]) -> list[str]:
 
 
 CANNOT_RUN = {
-    "no-such-trainer is not on PATH": ["no-such-trainer", "x"],
+    "no-such-trainer is not in PATH": ["no-such-trainer", "x"],
     "/no/such/trainer: no such file": ["/no/such/trainer"],
     "/tmp is a directory": ["/tmp"],
-    "/etc/passwd is not executable": ["/etc/passwd"],
+    "/etc/passwd has no execute permission": ["/etc/passwd"],
     "has no module no_such_module": ["{python}", "-u", "-m", "no_such_module.train"],
 }
 CAN_RUN = [
@@ -95,11 +95,11 @@ async def test_commands_that_can_run_are_fine(tmp_path: Path) -> None:
 
 
 async def test_a_script_of_the_workdir_must_be_executable(tmp_path: Path) -> None:
-    """Given a script of the workdir that is not executable, when the preflight runs, then it says
-    so. The script is copied as it is, so it is looked at here."""
+    """Given a script of the workdir without execute permission, when the preflight runs, then it
+    says so. The script is copied as it is, so it is looked at here."""
     (tmp_path / "train.sh").write_text("#!/bin/sh\n")
     report = await of(local(["./train.sh"], workdir="."), tmp_path)
-    assert "train.sh is not executable" in problems(report)["localhost"]
+    assert "train.sh has no execute permission" in problems(report)["localhost"]
 
 
 ABSENT = {
@@ -250,12 +250,12 @@ async def test_what_prepare_may_bring_is_no_error(tmp_path: Path) -> None:
 
 
 def test_check_ends_with_3_and_names_it(tmp_path: Path) -> None:
-    """Given a program that is not on PATH, when `tfmux check` is called, then exit 3 with
+    """Given a program that is not in PATH, when `tfmux check` is called, then exit 3 with
     `command-missing` and the program's name."""
     done = run("check", str(write(tmp_path, local(["no-such-trainer"]))))
     assert done.returncode == 3
     assert "[command-missing]" in done.stdout
-    assert "no-such-trainer is not on PATH" in " ".join(done.stdout.split())
+    assert "no-such-trainer is not in PATH" in " ".join(done.stdout.split())
 
 
 async def test_the_host_that_lacks_it_is_named(testbed: Testbed) -> None:
@@ -281,7 +281,7 @@ async def test_the_host_that_lacks_it_is_named(testbed: Testbed) -> None:
     text = testbed.hosts_toml() + jobs + run_table
     assert problems(await of(text, Path("/"))) == {
         "tf1": "a:0 cannot run on tf1: /tmp/it/a: no such file",
-        "tf2": "b:1 cannot run on tf2: /tmp/it/b is not executable",
+        "tf2": "b:1 cannot run on tf2: /tmp/it/b has no execute permission",
         "tf3": "c:2 cannot run on tf3: /tmp/it/c is a directory",
         "tf4": f"d:3 cannot run on tf4: {testbed['tf4'].python} has no module special",
     }
