@@ -141,12 +141,12 @@ def new_run_id(name: str) -> str:
     Two launches of one file in the same second must not share a folder, hence the digits.
     """
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime())
-    return f"{_safe(name)}-{stamp}-{os.urandom(2).hex()}"
+    return f"{run_name(name)}-{stamp}-{os.urandom(2).hex()}"
 
 
 def is_run_id(text: str, name: str) -> bool:
     """Whether `new_run_id` makes such an id for the cluster `name`."""
-    start = f"{_safe(name)}-"
+    start = f"{run_name(name)}-"
     return text.startswith(start) and _STAMP.fullmatch(text, len(start)) is not None
 
 
@@ -157,7 +157,8 @@ def split_run_id(run_id: str) -> tuple[str, str]:
     return (match[1], match[2]) if match is not None else (run_id, "")
 
 
-def _safe(name: str) -> str:
+def run_name(name: str) -> str:
+    """Makes of a cluster's name what the ids of its runs begin with."""
     return _RUN_NAME.sub("-", name).strip("-.") or "run"
 
 

@@ -17,7 +17,7 @@ from launcher.session.control import RunControl
 from launcher.session.launcher_link import has_launcher
 from launcher.session.standby import Standby
 from launcher.session.stored import FinishedRun, StoredRun
-from launcher.store.runs import RunFolder
+from launcher.store.runs import RunFolder, beside_notes
 
 if TYPE_CHECKING:
     from launcher.session.again import EarlierRun
@@ -65,7 +65,10 @@ class RunClients:
             TfmuxError: the run's folder cannot be made, or the screen has gone.
         """
         process = self._standby.take() if self._standby is not None else None
+        beside = beside_notes(cluster)
         client = RunClient.launch(cluster, text, resume=resume, process=process, ask=ask)
+        for sentence in beside:
+            client.note(sentence)
         with self._adding:
             self._launched = [_kept(run) for run in self._launched]
             self._launched.append(client)

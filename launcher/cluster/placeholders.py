@@ -20,6 +20,26 @@ _TOKEN = re.compile(rf"\{{\{{|\}}\}}|{_VARIABLE}|\{{([^{{}}]*)\}}|[{{}}]")
 _LITERAL = {"{{": "{", "}}": "}"}
 _NAME = r"[A-Za-z_][A-Za-z0-9_.]*"
 _TYPED = re.compile(rf"{_VARIABLE}|\{{\{{({_NAME})\}}\}}|\{{({_NAME})\}}")
+_NEAR = re.compile(
+    r"(?<![{$])\{ *([A-Za-z_][A-Za-z0-9_.-]*) *(\}(?!\})|[:!][^{}\s]*\}|(?![^{}]*\}))"
+)
+"""What may have been meant as a placeholder: `{ rank }`, `{rank:02d}`, or `{rank`, which no brace
+closes."""
+_UNOPENED = re.compile(rf"(?<![-{{\w.])({_NAME})\}}")
+_OTHER_NAMES = {
+    "job_name": "job",
+    "local_world": "local_world_size",
+    "master": "master_addr",
+    "node": "node_rank",
+    "nproc": "local_world_size",
+    "nprocs": "world_size",
+    "task": "index",
+    "task_id": "index",
+    "task_index": "index",
+    "task_type": "job",
+    "world": "world_size",
+}
+"""Names that other programs have for what some placeholders are."""
 _ALIKE = 0.75
 """Likeness from which on a name is taken for a misspelled one."""
 
@@ -103,6 +123,36 @@ def typed(word: str) -> str:
     return "".join((*parts, literal(word[at:])))
 
 
+def left_over(word: str) -> Iterator[str]:
+    """Yields a sentence for each text in a word of a command line that is passed on as it is, and
+    may have been meant as a placeholder: beside one that is replaced, or because it is nearly one.
+    """
+    replaced = [m[0] for m in _TYPED.finditer(word) if m[2] and _is_known(m[2])]
+    for match in _NEAR.finditer(_TYPED.sub(_without_known, word)):
+        name = meant(match[1])
+        if name:
+            yield f"{match[0]} is passed on as it is: write {{{name}}} for the placeholder"
+        elif replaced and match[2] == "}":
+            yield (
+                f"{match[0]} is passed on as it is, and {replaced[0]} beside it is replaced: write "
+                f"{{{replaced[0]}}} for the text {replaced[0]}"
+            )
+    for match in _UNOPENED.finditer(word):
+        if meant(match[1]):
+            yield f"{match[0]} is passed on as it is: write {{{match[0]} for the placeholder"
+
+
+def _without_known(match: re.Match[str]) -> str:
+    return match[0] if match[2] and not _is_known(match[2]) else ""
+
+
+def meant(name: str) -> str:
+    """Finds the placeholder that a name in another spelling means; empty where none is."""
+    plain = name.strip().lower().replace("-", "_")
+    plain = _OTHER_NAMES.get(plain, plain)
+    return plain if plain in PLAIN or plain in RANKED else ""
+
+
 def _is_known(name: str) -> bool:
     kind, _, rest = name.partition(".")
     return name in PLAIN or name in RANKED or bool(rest and kind in (*_OF_JOB, *_OF_TASK))
@@ -111,6 +161,18 @@ def _is_known(name: str) -> bool:
 def names_in(text: str) -> Iterator[str]:
     """Yields the names of the placeholders in a text."""
     return (match[1] for match in _TOKEN.finditer(text) if match[1] is not None)
+
+
+def _single(brace: str, text: str, at: int) -> str:
+    """Says that a brace has no partner, with the name beside it if that is a placeholder's."""
+    pattern = rf"{_NAME}\Z" if brace == "}" else _NAME
+    beside = re.search(pattern, text[:at]) if brace == "}" else re.match(pattern, text[at + 1 :])
+    name = beside[0] if beside else ""
+    if _is_known(name):
+        shown = f"{name}}}" if brace == "}" else f"{{{name}"
+        wanted = f"{{{name}}}"
+        return f"single {brace} in {shown}: write {wanted}, or {{{wanted}}} for the text {wanted}"
+    return f"single {brace}: write {brace * 2} for a literal brace"
 
 
 class Names:
@@ -135,7 +197,7 @@ class Names:
             if _plain(match[0]):
                 continue
             if match[1] is None:
-                yield f"single {match[0]}: write {match[0] * 2} for a literal brace"
+                yield _single(match[0], text, match.start())
             elif problem := self._problem(match[1]):
                 yield problem
             elif match[1] in without or ("." in match[1] and not jobs):
@@ -155,6 +217,8 @@ class Names:
         if kind in _OF_TASK and len(rest) == 2:
             return self._no_job(name, rest[0]) or self._no_index(name, *rest)
         shown = name if len(name) <= 60 else name[:59] + "…"
+        if near := meant(re.split("[:!]", name)[0]):
+            return f"{{{shown}}} is no placeholder: did you mean {{{near}}}?"
         if not re.fullmatch(r"[A-Za-z_][\w.]*", name):
             return f"{{{shown}}} is not a placeholder: write {{{{ and }}}} for literal braces"
         known = [*PLAIN, *RANKED, *(f"{kind}.{job}" for kind in _OF_JOB for job in self._sizes)]

@@ -24,11 +24,12 @@ from typing import TYPE_CHECKING, Any
 from ..agent.folders import FolderError, private, remove_tree
 from ..errors import LockError, RunNotFoundError, TfmuxError
 from ..frozen import frozen
+from ..ids import run_name, split_run_id
 from ..paths import read_small, runs_home
 from ..printable import printable
 from .launch_machine import Machine
 from .launcher_lock import acquire, launcher_pid
-from .living_runs import RUN_ID, local_path, read_entry, remove_entry
+from .living_runs import RUN_ID, entries, local_path, read_entry, remove_entry
 
 if TYPE_CHECKING:
     from ..cluster.file_model import ClusterModel
@@ -39,6 +40,8 @@ _PARTIAL_SECONDS = 600.0
 """Age from which on nobody is at work on one any more."""
 _LARGEST_CLUSTER = 16 << 20
 _LONGEST_LAUNCH = 4096
+_MOST_BESIDE = 3
+"""Active runs of one file that are named."""
 _LONGEST_PATH = 4096
 _LONGEST_FREED = 1 << 20
 _MOST_NAMED = 5
@@ -327,6 +330,20 @@ class RunFolder:
             LockError: it cannot be seen whether a launcher holds it.
         """
         return acquire(self.path, self.run_id, new=new)
+
+
+def beside_notes(cluster: ClusterModel) -> list[str]:
+    """Sentences about runs of the same cluster file whose launcher processes live: a launch starts
+    another one beside them. Hosts are not asked. Blocking."""
+    with suppress(OSError):
+        return [
+            f"{printable(entry.run_id)}, a run of this file, is still active: this one runs beside "
+            f"it (tfmux attach {printable(entry.run_id)}, tfmux kill {printable(entry.run_id)})"
+            for entry in entries()
+            if entry.living and split_run_id(entry.run_id)[0] == run_name(cluster.name)
+            if RunFolder(entry.folder, entry.run_id).origin == cluster.base
+        ][:_MOST_BESIDE]
+    return []
 
 
 def one_of_copies(folders: Sequence[RunFolder]) -> RunFolder:

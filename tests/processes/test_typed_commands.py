@@ -15,6 +15,7 @@ WORDS = {
     "{{ message }}{% if x %}": "{{ message }}{% if x %}",
     "out=${now:%Y}/${name}": "out=${now:%Y}/${name}",
     "train-{000..099}.tar": "train-{000..099}.tar",
+    "{rank}-{epoch}.ckpt": "1-{epoch}.ckpt",
     "{x} {epoch} {0} {} } {": "{x} {epoch} {0} {} } {",
 }
 """Words, and what the second of two tasks gets."""
@@ -22,13 +23,14 @@ WORDS = {
 
 def test_only_placeholders_are_replaced() -> None:
     """Given JSON, templates, patterns and variables of Hydra, then they reach the program as they
-    were typed; `{rank}` does not."""
+    were typed; `{rank}` does not. A word that is filled in by halves is said."""
     echo = ["python3", "-c", "import json, sys; print(json.dumps(sys.argv[1:]))"]
     done = run("run", "-n", "2", "--json", "--workdir", "", "--", *echo, *WORDS)
     assert done.returncode == 0, done.stderr
     events = map(json.loads, done.stdout.splitlines())
     (text,) = [e["text"] for e in events if e["event"] == "log" and e["task"] == "worker:1"]
     assert json.loads(text) == list(WORDS.values())
+    assert "{epoch} is passed on as it is, and {rank} beside it is replaced" in done.stderr
 
 
 @variants(

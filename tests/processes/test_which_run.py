@@ -79,3 +79,24 @@ def test_the_name_means_the_launch_that_goes_on(tmp_path: Path) -> None:
         assert other.process.poll() is None and "worker:0" in living()
         assert command.run("kill", other.run_id[:-5]).returncode == 0
         assert other.wait() == 130
+
+
+def test_a_second_launch_of_a_file_names_the_first(tmp_path: Path) -> None:
+    """Given a run that goes on, when its file is launched again, then that says so before it begins
+    and names both commands; another file in the same directory, whose name begins alike, does not.
+    """
+    text = one_task("print('here')").replace("one", "two", 1)
+    other = write(tmp_path, one_task("print('here')").replace("one", "two-b", 1), "two-b.toml")
+    slow = one_task(SLOWLY).replace("one", "two", 1)
+    with Up("up", str(write(tmp_path, slow, "two.toml")), "--json") as first:
+        first.log("worker:0", "here")
+        file = write(tmp_path, text, "two.toml")
+        assert "is still active" not in first.said
+        second = command.run("up", str(file), "--headless")
+        assert second.returncode == 0, second.stderr
+        run = first.run_id
+        beside = f"{run}, a run of this file, is still active: this one runs beside it"
+        assert f"{beside} (tfmux attach {run}, tfmux kill {run})" in second.stderr
+        assert "is still active" not in command.run("up", str(other), "--headless").stderr
+        assert command.run("kill", run).returncode == 0
+    assert "is still active" not in command.run("up", str(file), "--headless").stderr

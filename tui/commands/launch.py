@@ -11,7 +11,7 @@ from launcher import api
 from launcher.cluster.file_model import ClusterModel
 from launcher.errors import TfmuxError
 from launcher.session.client import RunClient
-from launcher.store.runs import RunFolder
+from launcher.store.runs import RunFolder, beside_notes
 from tui import demos
 from tui.commands.hosts_from import read_cluster
 from tui.exits import Exit, exit_code
@@ -71,12 +71,16 @@ def launch(
     cluster, text = read()
     process: LauncherProcess | None = getattr(arguments, "process", None)
     resume = getattr(arguments, "resume", None)
+    named = getattr(arguments, "file", None) or earlier is not None
+    beside = beside_notes(cluster) if named else []
     as_json = getattr(arguments, "json", False)
     headless = as_json or getattr(arguments, "headless", False)
     if not headless and (missing := missing_terminal()):
         message(f"no terminal on {missing}: continuing as with --headless")
         headless = True
     if headless:
+        for sentence in beside:
+            message(sentence)
         if earlier is not None:
             for sentence in (f"{earlier.folder.run_id} is launched again", *earlier.changes()):
                 message(sentence)
@@ -90,6 +94,8 @@ def launch(
         )
     prompts = _prompts()
     client = RunClient.launch(cluster, text, resume=resume, process=process, ask=prompts)
+    for sentence in beside:
+        client.note(sentence)
     if earlier is not None:
         from tui.run_clients import note_changes
 

@@ -14,7 +14,7 @@ from launcher.cluster.choices import Framework
 from launcher.cluster.file_model import ClusterModel
 from launcher.cluster.generated import RunRequest, default_name, first_tasks, render
 from launcher.cluster.host_sources import parse, read_file
-from launcher.cluster.placeholders import literal, typed
+from launcher.cluster.placeholders import left_over, literal, typed
 from launcher.cluster.read import loads
 from launcher.cluster.saved_file import write
 from launcher.cluster.shorthand import WORKER, ListedHost, ListedTask, Understood
@@ -103,6 +103,8 @@ def _typed(command: Sequence[str]) -> list[str]:
     for number, word in enumerate(command, 1):
         try:
             words.append(typed(word))
+            for sentence in left_over(word):
+                message(f"word {number} of the command: {sentence}")
         except ValueError as error:
             raise TfmuxError(f"word {number} of the command: {error}") from None
     return words

@@ -12,6 +12,7 @@ import pytest
 from launcher.agent.asked import Said
 from launcher.cluster.choices import Framework
 from launcher.cluster.file_model import ClusterModel
+from launcher.cluster.placeholders import left_over, typed
 from launcher.cluster.ranks import ranks
 from launcher.cluster.read import loads
 from launcher.cluster.readiness import Auto, PortListens, ProcessStarted, ready_value
@@ -226,9 +227,16 @@ def test_only_servers_of_tensorflow_must_listen(
     [
         ('[run]\ncommand = ["x", "{rnk}"]', "unknown placeholder {rnk}: did you mean {rank}?"),
         ('[run]\ncommand = ["x", "{}"]', "{} is not a placeholder"),
-        ('[run]\ncommand = ["x", "{ rank }"]', "{ rank } is not a placeholder"),
+        ('[run]\ncommand = ["x", "{ rank }"]', "{ rank } is no placeholder: did you mean {rank}?"),
         ('[run]\ncommand = ["x", "{rank.worker}"]', "unknown placeholder {rank.worker}"),
-        ('[run]\ncommand = ["x", "{rank"]', "single {"),
+        ('[run]\ncommand = ["x", "{rank"]', "single { in {rank: write {rank}, or"),
+        ('[run]\ncommand = ["x", "{{rank}"]', "single } in rank}: write {rank}, or"),
+        ('[run]\ncommand = ["x", "a{"]', "single {: write {{ for a literal brace"),
+        ('[run]\ncommand = ["x", "{world-size}"]', "did you mean {world_size}?"),
+        ('[run]\ncommand = ["x", "{RANK}"]', "did you mean {rank}?"),
+        ('[run]\ncommand = ["x", "{rank:02d}"]', "did you mean {rank}?"),
+        ('[run]\ncommand = ["x", "{task_index}"]', "did you mean {index}?"),
+        ('[run]\ncommand = ["x", "{job_name}"]', "did you mean {job}?"),
         (
             '[jobs.ps]\ntasks = ["localhost:1"]\n[run]\ncommand = ["x", "{rank}"]',
             "{rank} is only for tasks that train, and ps has none",
@@ -498,3 +506,46 @@ def test_a_launcher_of_mpi_is_one_task(command: str, hosts: str, said: str, tmp_
     for task, why, todo in found:
         assert task == "worker:0" and said in todo
         assert f"{len(hosts.split())} tasks would start it as often" in why
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("{name}-{epoch}.ckpt", "{epoch} is passed on as it is, and {name} beside it is replaced"),
+        ("{logdir}/ckpt-{step}", "and {logdir} beside it is replaced: write {{logdir}} for"),
+        ("--rank={rank", "{rank is passed on as it is: write {rank} for the placeholder"),
+        ("rank}", "rank} is passed on as it is: write {rank} for the placeholder"),
+        ("{ rank }", "{ rank } is passed on as it is: write {rank}"),
+        ("{RANK}", "{RANK} is passed on as it is: write {rank}"),
+        ("{world-size}", "write {world_size}"),
+        ("{rank:02d}", "write {rank}"),
+        ("{task_index}", "write {index}"),
+        ("{job_name}:{epoch}", "write {job}"),
+    ],
+)
+def test_braces_that_are_not_replaced_are_said(word: str, said: str) -> None:
+    """Beside one that is replaced, or nearly one."""
+    assert said in next(left_over(word))
+    assert typed(word).replace("{{", "{").replace("}}", "}") == word
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "{{rank}}",
+        "{epoch}.ckpt",
+        "${rank}",
+        "${rank:-0}",
+        '{"rank": 1}',
+        "{rank: 1}",
+        "{rank} of {num.worker}",
+        "{{ message }}{% if rank %}",
+        "awk '{print $1}'",
+        "train-{000..099}.tar",
+        "{'size': {rank}}",
+        "def rank(): return {1, 2}",
+    ],
+)
+def test_braces_of_other_programs_are_not_talked_about(word: str) -> None:
+    """JSON, shells, templates, and what is written twice on purpose."""
+    assert list(left_over(word)) == []
