@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .agent.executables import MOST_OF_WORD, Problem
+from .agent.executables import MOST_OF_WORD, ProgramProblem
 from .quantities import size
 
 _LONGEST_PATH = 120
@@ -11,7 +11,7 @@ _NO_FIRST_LINE = "it is text whose first line names no interpreter: #!/bin/sh"
 _WINDOWS = "its lines end as in Windows: sed -i 's/\\r$//' FILE"
 
 
-def problem_text(problem: Problem) -> str:
+def problem_text(problem: ProgramProblem) -> str:
     """Writes a sentence about a program that cannot be started; who named its file knows the
     host."""
     text = _text(problem)
@@ -20,7 +20,7 @@ def problem_text(problem: Problem) -> str:
     return text
 
 
-def _text(problem: Problem) -> str:
+def _text(problem: ProgramProblem) -> str:
     kind, file, about, _ = problem
     match kind:
         case "not-in-path":

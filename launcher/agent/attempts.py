@@ -31,7 +31,7 @@ from typing import Mapping, NamedTuple, Sequence
 
 from . import ports, wire
 from .channel import Channels
-from .executables import DEFAULT_PATH, SHELL_FILE, Problem, bounded, start_problem
+from .executables import DEFAULT_PATH, SHELL_FILE, ProgramProblem, bounded, start_problem
 from .kernel_log import killed_for_memory
 from .not_found import NOT_STARTED, missing_program
 from .processes import (
@@ -174,7 +174,7 @@ class Attempt:
         self.loopback = ""
         """The address where it listens, if that is this host's loopback alone."""
         self.error = ""
-        self.problem: Problem | None = None
+        self.problem: ProgramProblem | None = None
         """The program that could not be started, and why, as far as that was found."""
         self.looking = False
         """A thread looks for that program."""
@@ -290,7 +290,7 @@ class TaskProgram(NamedTuple):
     shell_words: int = 0
     """The number of words that are our shells in front of the task's own."""
 
-    def not_found(self) -> Problem | None:
+    def not_found(self) -> ProgramProblem | None:
         """The program that it, or a shell of it, has not been able to start. Reads files, which
         may hang."""
         path, cwd = self.env.get("PATH", DEFAULT_PATH), self.cwd
@@ -587,7 +587,7 @@ class Attempts:
         except OSError:
             attempt.looking = False
 
-    def _found(self, attempt: Attempt, problem: Problem | None) -> None:
+    def _found(self, attempt: Attempt, problem: ProgramProblem | None) -> None:
         attempt.problem, attempt.looking = problem, False
 
     def _had_no_memory(self, attempt: Attempt) -> bool:
@@ -893,12 +893,12 @@ def _open_output(terminal: bool, opened: list[int]) -> tuple[int, int]:
     return pair
 
 
-def _start_error(said: bytes) -> tuple[OSError, Problem | None]:
+def _start_error(said: bytes) -> tuple[OSError, ProgramProblem | None]:
     """Reason for which a program could not be started, from the output of `execute`: the kernel's
     word, and what was found."""
     try:
         number, what, found = json.loads(said)
-        problem = None if found is None else Problem(*found)
+        problem = None if found is None else ProgramProblem(*found)
     except (ValueError, TypeError):  # it was ended while it spoke
         return OSError("it was not started"), None
     if not number:
@@ -906,9 +906,9 @@ def _start_error(said: bytes) -> tuple[OSError, Problem | None]:
     return OSError(number, os.strerror(number), what or None), problem
 
 
-def _problem_of(facts: object) -> Problem | None:
+def _problem_of(facts: object) -> ProgramProblem | None:
     """A problem from the facts that an earlier agent has left."""
     try:
-        return Problem(**facts) if isinstance(facts, dict) else None
+        return ProgramProblem(**facts) if isinstance(facts, dict) else None
     except TypeError:
         return None

@@ -50,7 +50,7 @@ _SYSTEMS = {
 }
 
 
-class Problem(NamedTuple):
+class ProgramProblem(NamedTuple):
     """Reason for which a program cannot be started."""
 
     kind: str
@@ -90,7 +90,7 @@ KINDS = {
 
 def program_problem(
     name: str, path: str | None, folder: str = "/", *, by_shell: bool = False
-) -> Problem | None:
+) -> ProgramProblem | None:
     """Reason for which a program cannot be started; None if it can. Of a script the first line is
     read; a shell runs one that has none.
 
@@ -119,50 +119,50 @@ def find_program(name: str, path: str, folder: str = "/") -> str:
     return "" if problem else file
 
 
-def directory_problem(path: str) -> Problem | None:
+def directory_problem(path: str) -> ProgramProblem | None:
     """Reason for which no program can start in a directory; None if it can."""
     closed = _closed(path)
     if closed:
-        return Problem("closed-directory", path, closed)
+        return ProgramProblem("closed-directory", path, closed)
     try:
         if not stat.S_ISDIR(os.stat(path).st_mode):
-            return Problem("not-a-directory", path)
+            return ProgramProblem("not-a-directory", path)
     except (FileNotFoundError, NotADirectoryError):
-        return Problem("no-directory", path)
+        return ProgramProblem("no-directory", path)
     except OSError:
         return None
-    return None if os.access(path, os.X_OK) else Problem("closed-directory", path, path)
+    return None if os.access(path, os.X_OK) else ProgramProblem("closed-directory", path, path)
 
 
-def words_problem(argv: Sequence[str], env: Mapping[str, str]) -> Problem | None:
+def words_problem(argv: Sequence[str], env: Mapping[str, str]) -> ProgramProblem | None:
     """Reason for which the kernel does not take the words and variables of a program."""
     texts = [("", word) for word in argv] + [(name, f"{name}={env[name]}") for name in env]
     sizes = [(len(text.encode(errors="surrogateescape")) + 1, name) for name, text in texts]
     size, name = max(sizes, default=(0, ""))
     if size > MOST_OF_WORD:
-        return Problem("long-word", name, str(size))
+        return ProgramProblem("long-word", name, str(size))
     return None
 
 
 def start_problem(
     error: OSError, argv: Sequence[str], env: Mapping[str, str], cwd: str, *, entered: bool
-) -> Problem | None:
+) -> ProgramProblem | None:
     """Reason for which a program was not started, by what is found after the kernel has refused;
     None where nothing is. `entered`: its directory had been entered."""
     if not entered:
         return directory_problem(cwd)
     if error.errno == errno.E2BIG:
         total = sum(len(text) + 9 for text in (*argv, *env.values()))
-        return words_problem(argv, env) or Problem("long-words", "", str(total))
+        return words_problem(argv, env) or ProgramProblem("long-words", "", str(total))
     return bounded(program_problem(argv[0], env.get("PATH", DEFAULT_PATH), cwd))
 
 
-def bounded(problem: Problem | None) -> Problem | None:
+def bounded(problem: ProgramProblem | None) -> ProgramProblem | None:
     """A problem whose texts are not too long for a message."""
-    return problem and Problem(*(text[:_LONGEST] for text in problem))
+    return problem and ProgramProblem(*(text[:_LONGEST] for text in problem))
 
 
-def _find(name: str, path: str, folder: str) -> tuple[Problem | None, str]:
+def _find(name: str, path: str, folder: str) -> tuple[ProgramProblem | None, str]:
     """Reason for which there is no such program, and its file, as `execvp` looks for it."""
     if "/" in name:
         while name.startswith("./"):
@@ -177,26 +177,28 @@ def _find(name: str, path: str, folder: str) -> tuple[Problem | None, str]:
             return None, file
         if problem.kind not in ("missing", "directory") and refused is None:
             refused = problem
-    return refused or Problem("not-in-path", name, path), name
+    return refused or ProgramProblem("not-in-path", name, path), name
 
 
-def _not_found(file: str) -> Problem | None:
+def _not_found(file: str) -> ProgramProblem | None:
     """Reason for which a path leads to no file that may be executed."""
     try:
         mode = os.stat(file).st_mode
     except PermissionError:
-        return Problem("closed", file, _closed(file) or os.path.dirname(file))
+        return ProgramProblem("closed", file, _closed(file) or os.path.dirname(file))
     except OSError:
         with suppress(OSError):
             if os.path.islink(file):
-                return Problem("dangling", file, os.readlink(file))
-        return Problem("missing", file)
+                return ProgramProblem("dangling", file, os.readlink(file))
+        return ProgramProblem("missing", file)
     if stat.S_ISDIR(mode):
-        return Problem("directory", file)
+        return ProgramProblem("directory", file)
     if os.access(file, os.X_OK):
         return None
     mount = _noexec(file) if mode & 0o111 else ""
-    return Problem("noexec", file, mount) if mount else Problem("not-executable", file)
+    return (
+        ProgramProblem("noexec", file, mount) if mount else ProgramProblem("not-executable", file)
+    )
 
 
 def _closed(file: str) -> str:
@@ -229,32 +231,32 @@ def _noexec(file: str) -> str:
         return ""
 
 
-def _file_problem(file: str, *, by_shell: bool) -> Problem | None:
+def _file_problem(file: str, *, by_shell: bool) -> ProgramProblem | None:
     """Reason for which the kernel would not run a file that may be executed."""
     mount = _noexec(file)
     if mount:
-        return Problem("noexec", file, mount)
+        return ProgramProblem("noexec", file, mount)
     try:
         if os.stat(file).st_size == 0 and not by_shell:
-            return Problem("empty", file)
+            return ProgramProblem("empty", file)
     except OSError:
         return None
     head = _head(file, _ELF_BYTES)
     for magic, system in _SYSTEMS.items():
         if head.startswith(magic):
-            return None if _has_handlers() else Problem("system", file, system)
+            return None if _has_handlers() else ProgramProblem("system", file, system)
     return _elf_problem(file, head) if head.startswith(b"\x7fELF") else None
 
 
-def _elf_problem(file: str, head: bytes) -> Problem | None:
+def _elf_problem(file: str, head: bytes) -> ProgramProblem | None:
     """Reason for which a compiled program is none of this host's."""
     here = _machine(_head("/proc/self/exe", 20))
     machine = _machine(head)
     foreign = bool(here and machine) and machine != here
     if foreign and machine not in _RUNS_TOO.get(here, ()) and not _has_handlers():
-        return Problem("machine", file, _MACHINES.get(machine, f"number {machine} of ELF"))
+        return ProgramProblem("machine", file, _MACHINES.get(machine, f"number {machine} of ELF"))
     loader = "" if foreign else _loader(head)
-    return Problem("loader", file, loader) if loader and not os.path.exists(loader) else None
+    return ProgramProblem("loader", file, loader) if loader and not os.path.exists(loader) else None
 
 
 def _machine(head: bytes) -> int:
@@ -295,34 +297,36 @@ def _head(file: str, size: int) -> bytes:
     return b""
 
 
-def first_line(head: bytes, file: str, *, by_shell: bool = False) -> tuple[Problem | None, str]:
+def first_line(
+    head: bytes, file: str, *, by_shell: bool = False
+) -> tuple[ProgramProblem | None, str]:
     """What is wrong with the first line of a program, and the interpreter in it, by its path or the
     name behind `env`; neither for what is no script. A shell runs one without an interpreter
     itself."""
     bare = head[3:] if head.startswith(b"\xef\xbb\xbf") else head
     if not bare.startswith(b"#!"):
         text = bool(head.strip()) and b"\0" not in head and not by_shell
-        return Problem("text", file) if text else None, ""
+        return ProgramProblem("text", file) if text else None, ""
     if bare is not head:
-        return Problem("bom", file), ""
+        return ProgramProblem("bom", file), ""
     line, newline, _ = head[2:].partition(b"\n")
     words = line.decode(errors="surrogateescape").strip(" \t\r").split(None, 1)
     if line.endswith(b"\r"):
         name = words[-1].split()[-1] if words else ""
-        return Problem("carriage-return", file, name), ""
+        return ProgramProblem("carriage-return", file, name), ""
     if not newline and len(head) == HEAD_BYTES:
         return None, ""  # the kernel cuts it off
     if not words:
-        return Problem("no-interpreter", file), ""
+        return ProgramProblem("no-interpreter", file), ""
     if os.path.basename(words[0]) == "env" and len(words) > 1:
         return _behind_env(words[1], file)
     return None, words[0] if words[0].startswith("/") else ""
 
 
-def _behind_env(text: str, file: str) -> tuple[Problem | None, str]:
+def _behind_env(text: str, file: str) -> tuple[ProgramProblem | None, str]:
     """As `first_line`, of what stands behind `env`: the kernel passes it on as one argument."""
     if not text.startswith("-") and len(text.split()) > 1:
-        return Problem("env-words", file, text), ""
+        return ProgramProblem("env-words", file, text), ""
     words = text.split()
     name = words[1] if words[0] == "-S" and len(words) > 1 else words[0]
     return None, "" if "=" in name or name.startswith("-") else name

@@ -12,7 +12,14 @@ import os
 from contextlib import suppress
 from typing import Iterator, Sequence
 
-from .executables import HEAD_BYTES, SHELLS, Problem, find_program, first_line, program_problem
+from .executables import (
+    HEAD_BYTES,
+    SHELLS,
+    ProgramProblem,
+    find_program,
+    first_line,
+    program_problem,
+)
 
 NOT_STARTED = (126, 127)
 """Statuses that mean that a program was not started."""
@@ -63,14 +70,14 @@ _CHANGES = frozenset(
 _SIGNS = ";&|()<>\n"
 
 
-def missing_program(argv: Sequence[str], path: str, cwd: str) -> Problem | None:
+def missing_program(argv: Sequence[str], path: str, cwd: str) -> ProgramProblem | None:
     """The program that a command with status 126 or 127 has not been able to start; None where that
     is not certain."""
     found = list(dict.fromkeys(_missing(list(argv), path, cwd, _DEEPEST)))
     return found[0] if len(found) == 1 else None
 
 
-def _missing(words: list[str], path: str, cwd: str, deepest: int) -> Iterator[Problem]:
+def _missing(words: list[str], path: str, cwd: str, deepest: int) -> Iterator[ProgramProblem]:
     if not words or not deepest:
         return
     problem = program_problem(words[0], path, cwd, by_shell=True)
@@ -90,7 +97,9 @@ def _missing(words: list[str], path: str, cwd: str, deepest: int) -> Iterator[Pr
         yield from _missing_in(_head(file), path, cwd, deepest - 1)
 
 
-def _missing_in_shell(words: list[str], path: str, cwd: str, deepest: int) -> Iterator[Problem]:
+def _missing_in_shell(
+    words: list[str], path: str, cwd: str, deepest: int
+) -> Iterator[ProgramProblem]:
     while words and words[0][:1] in "-+" and len(words[0]) > 1:
         option = words.pop(0)
         letters = "" if option.startswith("--") else option
@@ -106,12 +115,12 @@ def _missing_in_shell(words: list[str], path: str, cwd: str, deepest: int) -> It
         return
     script = os.path.join(cwd, words[0])
     if not os.path.exists(script):
-        yield Problem("missing", script)
+        yield ProgramProblem("missing", script)
     else:
         yield from _missing_in(_head(script), path, cwd, deepest - 1)
 
 
-def _missing_in(text: str, path: str, cwd: str, deepest: int) -> Iterator[Problem]:
+def _missing_in(text: str, path: str, cwd: str, deepest: int) -> Iterator[ProgramProblem]:
     """The programs of a shell's text that are not there, up to where that is not known."""
     moved = False
     for number, words in enumerate(_commands(text)):

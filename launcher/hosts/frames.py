@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ..agent import wire
-from ..agent.executables import KINDS, Problem
+from ..agent.executables import KINDS, ProgramProblem
 from ..agent.wire import MOST_FRAMES, MOST_PROCESSES, MOST_THREADS
 from ..cluster.choices import OnDisconnect, Stop, StopSignal
 from ..frozen import frozen
@@ -86,7 +86,7 @@ def _known_kind(kind: str) -> str:
 
 
 class StartProblem(Frame):
-    """Reason for which a program cannot be started (`executables.Problem`)."""
+    """Reason for which a program cannot be started (`executables.ProgramProblem`)."""
 
     kind: Annotated[str, AfterValidator(_known_kind)]
     file: Text
@@ -96,7 +96,7 @@ class StartProblem(Frame):
     @property
     def text(self) -> str:
         """The reason in a sentence."""
-        return problem_text(Problem(self.kind, self.file, self.about, self.script))
+        return problem_text(ProgramProblem(self.kind, self.file, self.about, self.script))
 
 
 class PortOwner(Frame):

@@ -21,7 +21,7 @@ from ..agent.asked import ask_program
 from ..agent.executables import (
     DEFAULT_PATH,
     PROGRAM_SECONDS,
-    Problem,
+    ProgramProblem,
     bounded,
     directory_problem,
     find_program,
@@ -216,7 +216,7 @@ def command(asked: Question) -> Said:
     return {"why": why or missing}
 
 
-def _problem(problem: Problem | None) -> Said:
+def _problem(problem: ProgramProblem | None) -> Said:
     problem = bounded(problem)
     return {"problem": problem and problem._asdict()}
 
