@@ -384,7 +384,7 @@ class StartSettings(FileTable):
             "ps, then chief, then all others",
         ),
     ] = None
-    timeout: Annotated[Seconds, Key("seconds until a task that is not ready is a failure")] = 120.0
+    timeout: Annotated[Seconds, Key("seconds for which a stage waits for the one before")] = 120.0
     warm: Annotated[
         Warm,
         Key(

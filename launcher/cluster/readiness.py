@@ -7,7 +7,10 @@ from ..frozen import frozen
 
 @frozen
 class PortListens:
-    """Ready when the task's own process tree listens on its port."""
+    """Ready when the task's own process tree listens on its port. `by_default`: the file does not
+    ask for that, and whether the program opens a port nobody knows."""
+
+    by_default: bool = False
 
 
 @frozen
@@ -41,6 +44,11 @@ class Auto:
 @frozen
 class Finished:
     """Ready when it has exited with status 0. For `prepare` lines only, not in cluster files."""
+
+
+def figures_show(ready: Readiness) -> bool:
+    """Tells whether a metric line makes a task ready, too."""
+    return isinstance(ready, Auto) or (isinstance(ready, PortListens) and ready.by_default)
 
 
 Readiness = PortListens | ProcessStarted | LogMatches | After | Auto | Finished

@@ -534,7 +534,8 @@ def readiness(cluster: ClusterModel, job: str) -> Readiness:
     if not cluster.in_spec(job):
         return ProcessStarted()
     tensorflow = cluster.run.framework is Framework.TENSORFLOW
-    return PortListens() if tensorflow and job in ROLES else Auto()  # they run a server
+    runs_server = tensorflow and job in ROLES  # as far as anybody knows
+    return PortListens(by_default=True) if runs_server else Auto()
 
 
 # --- start order ----------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from pathlib import Path
 from ..cluster.addresses import SshDestination
 from ..cluster.choices import Shell, Stop, StopSignal
 from ..cluster.file_model import ClusterModel, RunSettings
-from ..cluster.readiness import AUTO_SECONDS, After, Auto, LogMatches, PortListens, Readiness
+from ..cluster.readiness import After, LogMatches, PortListens, Readiness
 from ..cluster.roles import Role
 from ..frozen import frozen
 from ..ids import TaskId
@@ -223,17 +223,13 @@ def missing(cluster: ClusterModel, task: TaskPlan, *, started: bool) -> str:
         case _ if not started:
             return "its process was not started"
         case PortListens():
-            open_no_port = 'for a program that opens no port write ready = "auto"'
-            what = f"it does not listen on port {task.port}; {open_no_port}"
+            todo = 'for a program that opens no port write ready = "auto", for a slow one a longer '
+            todo += "timeout in [start]"
+            what = f"it does not listen on port {task.port}; {todo}"
         case LogMatches(pattern):
             what = f"no line of its log matches {pattern!r}"
         case After(seconds):
             what = f"it was to live for {seconds:g} s"
-        case Auto():
-            signs = ["printed a metric line", f"lived for {AUTO_SECONDS:g} s"]
-            if task.port is not None:
-                signs.insert(0, f"listened on port {task.port}")
-            what = f"it has neither {', nor '.join(signs)}"
         case _:
             return "its process was not started"
     job = task.id.job

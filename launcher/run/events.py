@@ -319,11 +319,13 @@ class MetricsSeen(Event):
 
 @frozen
 class OutputStalled(Event):
-    """A watched task has written nothing for so many seconds, or only that it waits for another."""
+    """A watched task has written nothing for so many seconds, or only that it waits for another.
+    `serves`: its stack says that it has no work of its own left, and answers others."""
 
     task: TaskId
     seconds: Seconds
     awaits: TaskId | None = None
+    serves: bool = False
 
 
 @frozen

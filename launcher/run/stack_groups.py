@@ -57,6 +57,17 @@ _HELPERS = re.compile(
     r"|/concurrent/futures/process\.py$|/joblib/|/loky/|/torch/utils/data/|/torch/_inductor/"
 )
 """Files of processes that work for one rank: pools, managers, loaders of data."""
+_SERVES = (
+    (
+        "join",
+        re.compile(r"/tensorflow/python/(training|data/experimental/service)/server_lib\.py$"),
+    ),
+    ("wait_for_termination", re.compile(r"/grpc/(aio/)?_server\.py$")),
+    ("serve_forever", re.compile(r"/socketserver\.py$")),
+)
+"""Functions, and their files, in which a program answers others until somebody ends it."""
+_SERVE_FRAMES = 4
+"""The inner frames by which that is known."""
 _SPAWNED = "multiprocessing.spawn import spawn_main"
 """Part of the command of such a process that was not forked."""
 
@@ -165,6 +176,19 @@ class ProcessStack:
         """The process waits for those that `multiprocessing` has started for it."""
         frames = self.threads[0].frames if self.threads else ()
         return any(_JOINS_PROCESSES.search(frame.file) for frame in frames[:_JOIN_FRAMES])
+
+    @property
+    def only_serves(self) -> bool:
+        """The first thread is in a server's function that never returns, and no other thread is in
+        the user's code: what is left to do others ask of it."""
+        first, *others = self.threads or (ThreadStack("", ()),)
+        inner = first.frames[:_SERVE_FRAMES]
+        serves = any(
+            frame.function == function and file.search(frame.file)
+            for frame in inner
+            for function, file in _SERVES
+        )
+        return serves and not self.unlisted and not any(one.is_own for one in others)
 
     @property
     def program(self) -> ThreadStack | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..cluster.choices import OnDisconnect, OnFailure
 from ..cluster.file_model import ClusterModel
+from ..cluster.readiness import PortListens, figures_show
 from ..cluster.roles import Role
 from ..ids import TaskId
 from ..plan.facts import HostFacts, Resume
@@ -242,6 +243,15 @@ class RunData(Views):
         failed = status != 0 and view.intent in (Intent.NONE, Intent.FAIL, Intent.RAISED)
         ending = self.phase in (RunPhase.KILLING, RunPhase.RESTARTING)
         return failed and attempt == view.attempt and not ending
+
+    def must_be_ready(self, task: TaskId) -> bool:
+        """Whether a task that is not ready in time has failed: what its file asks for it has to do,
+        a ps has to serve those that train, and any process has to be started."""
+        plan, ready = self.plan.task(task), self.plan.task(task).ready
+        if self.tasks[task].pid is None or not figures_show(ready):
+            return True
+        trained = any(one.role.trains for one in self.plan.tasks)
+        return isinstance(ready, PortListens) and plan.role is Role.PS and trained
 
     def awaits(self, timer: Timer) -> bool:
         """Whether the end of a timer matters: not where its task is ready or has ended."""

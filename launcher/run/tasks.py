@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..cluster.choices import OnFailure
-from ..cluster.readiness import AUTO_SECONDS, After, Auto, Finished, ProcessStarted
+from ..cluster.readiness import AUTO_SECONDS, After, Auto, Finished, ProcessStarted, figures_show
 from ..cluster.roles import Role
 from ..ids import TaskId
 from ..plan.facts import HostFacts
@@ -286,7 +286,7 @@ class Tasks:
         out: list[Instruction] = []
         if event.total_steps is not None and data.plan.total_steps is None:
             data.update_run(total_steps=event.total_steps)
-        if view.pid is not None and isinstance(data.plan.task(event.task).ready, Auto):
+        if view.pid is not None and figures_show(data.plan.task(event.task).ready):
             out = self.on_ready(event.task, view.attempt)
         if data.tasks[event.task].state is TaskState.READY:
             data.update_task(event.task, state=TaskState.RUNNING)
@@ -304,11 +304,20 @@ class Tasks:
         return self._start_stage(data.run.stage + 1)
 
     def on_ready_timeout(self, timer: ev.ReadyTimeout) -> list[Instruction]:
-        """Fails an attempt that is still starting."""
+        """Fails an attempt that is still starting. One that lives, and whose port nobody has asked
+        for, has been waited for long enough."""
         data, task = self._data, timer.task
         if not data.awaits_ready(task, timer.attempt) or data.ends_with_all(task):
             return []
         view = data.tasks[task]
+        if not data.must_be_ready(task):
+            if data.run.stage + 1 < len(data.plan.stages):
+                data.note(
+                    f"{task} on {view.host} lives, and has not listened on port "
+                    f"{data.plan.task(task).port} for {data.plan.start_timeout:g} s: "
+                    "the next stage does not wait for it any longer"
+                )
+            return self.on_ready(task, timer.attempt)
         held = f" ({view.reason})" if view.reason else ""
         waited = f"not ready after {data.plan.start_timeout:g} s{held}"
         plan = data.plan.task(task)
@@ -615,7 +624,7 @@ class Tasks:
             reason = f"raised {exception}, and hangs in its exit"
             data.update_task(event.task, intent=Intent.RAISED, reason=reason)
             return [self._kill_task(event.task, settings.grace)]
-        if self._only_serves(event.task):
+        if (event.serves and data.rule_held) or self._only_serves(event.task):
             data.update_task(event.task, intent=Intent.STOP)
             return [self._kill_task(event.task, settings.grace)]
         reason = f"hangs at its end: {self._silence(event)}"

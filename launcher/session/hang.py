@@ -266,6 +266,8 @@ class HangWatch:
         self._quiet = QuietRun()
         self._in_exit: dict[TaskId, int] = {}
         """Attempts of tasks that hang in their exit."""
+        self._serving: set[tuple[TaskId, int]] = set()
+        """Attempts of watched tasks that only serve others."""
         self._loud: frozenset[TaskId] = frozenset()
         """Tasks of a silent run that say again and again that they wait."""
         self._stood: object = None
@@ -284,8 +286,8 @@ class HangWatch:
         a `TICK` while tasks are at work."""
         data, shell = self._data, self._shell
         near, over = self._silences.find_watched(data.tasks, shell.outputs.went_on)
-        for task in near:
-            self.begin(Hang.AT_END, task)
+        if near:
+            shell.spawn(self._look_at_ends(near), "hang")
         if over:
             shell.spawn(self._tell_silences(over), "silence")
         with shell.bulkhead.around(Look.HANGS):
@@ -310,7 +312,8 @@ class HangWatch:
     async def _tell_silences(self, over: Mapping[TaskId, float]) -> None:
         for task, seconds in over.items():
             awaits = self._shell.outputs.awaits.get(task)
-            self._shell.feed(ev.OutputStalled(time.time(), task, seconds, awaits))
+            serves = (task, self._data.tasks[task].attempt) in self._serving
+            self._shell.feed(ev.OutputStalled(time.time(), task, seconds, awaits, serves))
             await asyncio.sleep(0)  # thousands may hang, and beats do not wait for them
 
     def _goes_on(self) -> bool:
@@ -397,6 +400,18 @@ class HangWatch:
     def begin(self, reason: Hang, *about: TaskId) -> None:
         """Begins to look; nobody waits for it. `about` are the tasks that seem to hang."""
         self._shell.spawn(self._look(reason, about), "hang")
+
+    async def _look_at_ends(self, tasks: Collection[TaskId]) -> None:
+        """Finds those of the silent tasks that only serve others, which is no hang, and looks at
+        what the others hang of."""
+        with self._shell.bulkhead.around(Look.HANGS):
+            attempts = {task: self._data.tasks[task].attempt for task in tasks}
+            for found in (await self._shell.stacks.take(tuple(tasks))).tasks:
+                if self._data.rule_held and found.main.only_serves:
+                    self._serving.add((found.task, attempts[found.task]))
+        for task, attempt in attempts.items():
+            if (task, attempt) not in self._serving:
+                self.begin(Hang.AT_END, task)
 
     async def _look_for_exits(self, silent: Mapping[TaskId, float]) -> None:
         """Finds those of the silent tasks that have raised, and whose interpreters do not come to

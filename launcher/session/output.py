@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..cluster.patterns import compile_pattern
-from ..cluster.readiness import Auto, LogMatches
+from ..cluster.readiness import LogMatches, figures_show
 from ..hosts.frames import TaskFacts
 from ..hosts.link import Stored
 from ..ids import TaskId
@@ -607,7 +607,7 @@ class Outputs:
     def _awaits_metrics(self, task: TaskId) -> bool:
         """A metric line changes the state of a task."""
         state, ready = self._data.tasks[task].state, self._data.plan.task(task).ready
-        return state is TaskState.READY or (state is TaskState.STARTING and isinstance(ready, Auto))
+        return state is TaskState.READY or (state is TaskState.STARTING and figures_show(ready))
 
     def await_line(self, started: ev.TaskStarted) -> None:
         """Attached while a task is awaited by its log: the line may have come meanwhile."""

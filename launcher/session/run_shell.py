@@ -612,7 +612,7 @@ class Executor:
 
     def _look(self, timer: ev.ReadyTimeout) -> None:
         self._looks.pop(timer, None)
-        if self._data.awaits(timer):
+        if self._data.awaits(timer) and self._data.must_be_ready(timer.task):
             self._shell.hangs.begin(Hang.NOT_READY, timer.task)
 
     def _await_line(self, task: TaskPlan, attempt: int) -> None:

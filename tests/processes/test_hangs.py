@@ -94,14 +94,16 @@ order = [["worker"]]
 
 
 def test_one_that_makes_steps_and_never_listens(folder: Path) -> None:
-    """Given a task that makes steps and opens no port, when it is not ready in time, then nobody
-    says that it hangs: the failure says what it lacks, and which setting that is about."""
+    """Given a task that makes steps, and does not open the port that its file asks for, when it is
+    not ready in time, then nobody says that it hangs: the failure says what it lacks, and which
+    setting that is about."""
     (folder / "steps.py").write_text(STEPS)
     text = """
 name = "steps"
 [jobs.worker]
 tasks = ["localhost:auto", "localhost:auto"]
 command = ["{python}", "steps.py"]
+ready = "listening"
 [run]
 grace = 1
 [start]
@@ -137,6 +139,39 @@ finish_timeout = 4
         kept = run("stacks", up.run_id)
         assert kept.returncode == 2 and "stacks-at-end.json" in kept.stderr
         assert f"{up.run_id} has ended" in kept.stderr and "attach" not in kept.stderr
+
+
+SERVES = """
+import os, socketserver, sys, time
+if sys.argv[1] == "1":
+    server = socketserver.TCPServer(("localhost", 0), socketserver.BaseRequestHandler)
+    print("serves", flush=True)
+    server.serve_forever()
+while not os.path.exists("go"):
+    time.sleep(0.05)
+"""
+
+
+def test_one_that_serves_until_it_is_ended(tmp_path: Path) -> None:
+    """Its work is to answer others: when the run has what it wants, nobody says that it hangs."""
+    (tmp_path / "serves.py").write_text(SERVES)
+    text = """
+name = "serves"
+[jobs.local]
+tasks = ["localhost:auto", "localhost:auto"]
+command = ["{python}", "serves.py", "{index}"]
+ready = "started"
+[run]
+grace = 1
+finish_timeout = 8
+"""
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        assert up.log("local:1", "serves")
+        (tmp_path / "go").touch()
+        assert up.wait() == 0, up.transcript()
+        assert not [event for event in up.of("run") if event.get("hang")]
+        (end,) = (task for task in up.of("task") if task["state"] == "stopped")
+        assert end["id"] == "local:1" and "hangs" not in up.said
 
 
 WAITS = """

@@ -125,6 +125,7 @@ def test_who_must_listen_and_does_not_is_told_the_line(tmp_path: Path) -> None:
     text = f"""
 [jobs.worker]
 tasks = ["localhost:auto"]
+ready = "listening"
 [run]
 command = {json.dumps(python_task(IDLE))}
 [start]

@@ -106,10 +106,10 @@ def test_roles_and_readiness_have_their_defaults() -> None:
     """Cluster tasks are ready when they listen, onlookers when they have started."""
     plan = plan_of(MISSION)
     assert [(str(t.id), t.role, t.ready, t.in_cluster) for t in plan.tasks] == [
-        ("ps:0", Role.PS, PortListens(), True),
-        ("worker:0", Role.CHIEF, PortListens(), True),
-        ("worker:1", Role.WORKER, PortListens(), True),
-        ("worker:2", Role.WORKER, PortListens(), True),
+        ("ps:0", Role.PS, PortListens(by_default=True), True),
+        ("worker:0", Role.CHIEF, PortListens(by_default=True), True),
+        ("worker:1", Role.WORKER, PortListens(by_default=True), True),
+        ("worker:2", Role.WORKER, PortListens(by_default=True), True),
         ("evaluator:0", Role.EVALUATOR, ProcessStarted(), False),
         ("board:0", Role.HELPER, ProcessStarted(), False),
     ]

@@ -333,9 +333,9 @@ def test_ready_is_who_listens() -> None:
     """TensorFlow's jobs run a server, under either name; of other programs nothing is known."""
     plan = _plan("ps master workers evaluator train")
     assert {str(task.id): task.ready for task in plan.tasks} == {
-        "ps:0": PortListens(),
-        "master:0": PortListens(),
-        "workers:0": PortListens(),
+        "ps:0": PortListens(by_default=True),
+        "master:0": PortListens(by_default=True),
+        "workers:0": PortListens(by_default=True),
         "evaluator:0": ProcessStarted(),
         "train:0": Auto(),
     }

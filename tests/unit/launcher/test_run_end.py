@@ -246,6 +246,24 @@ def test_workers_that_only_serve_a_chief_are_stopped_by_the_rule() -> None:
     assert driver.confirmed() == driver.end(Outcome.SUCCESS, 0)
 
 
+def test_a_worker_whose_stack_says_that_it_only_serves_is_stopped_by_the_rule() -> None:
+    """Beside a chief of its own job, and others of it that have ended by themselves; but only
+    where the chief has ended well, and where the file does not want all to."""
+    driver = running()
+    driver.exited("worker:0")
+    driver.exited("worker:1")
+    out = driver.feed(ev.OutputStalled, name("worker:2"), 60.0, serves=True)
+    assert kills(out) == [("b", ["worker:2"], 5.0)]
+    assert driver.exited("worker:2", None, "TERM") == driver.shut_down()
+    assert driver.state("worker:2") is TaskState.STOPPED
+    assert driver.confirmed() == driver.end(Outcome.SUCCESS, 0)
+    driver = running('success = "all"\n')
+    driver.exited("worker:0")
+    driver.exited("worker:1")
+    driver.feed(ev.OutputStalled, name("worker:2"), 60.0, serves=True)
+    assert "hangs at its end" in driver.task("worker:2").reason
+
+
 def test_a_worker_that_hangs_while_others_have_ended_is_no_server() -> None:
     """Where one worker has ended by itself, its like are expected to."""
     jobs = '[jobs.chief]\ntasks = ["a:2224"]\n'

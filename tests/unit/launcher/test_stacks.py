@@ -61,6 +61,41 @@ def joining(*others: tuple[StackFrame, ...]) -> ProcessStack:
     return ProcessStack(7, "python train.py", "python", "sleeps", tuple(threads))
 
 
+@pytest.mark.parametrize(
+    ("serves", "frames"),
+    [
+        (True, [("join", "tensorflow/python/training/server_lib.py")]),
+        (True, [("join", "tensorflow/python/data/experimental/service/server_lib.py")]),
+        (True, [("wait", "../threading.py"), ("_wait_once", "grpc/_common.py"),
+                ("wait", "grpc/_common.py"), ("wait_for_termination", "grpc/_server.py")]),
+        (True, [("select", "../selectors.py"), ("serve_forever", "../socketserver.py")]),
+        (False, [("join", "../threading.py")]),
+        (False, [("join", "../multiprocessing/process.py")]),
+        (False, [("TF_SessionRun_wrapper", "tensorflow/python/client/session.py")]),
+        (False, [("__init__", "tensorflow/python/training/server_lib.py")]),
+        (False, [("join", "tensorflow/python/training/coordinator.py")]),
+        (False, [("sleep", "mine/server_lib.py")]),
+        (False, []),
+    ],
+)  # fmt: skip
+def test_who_only_serves_is_in_a_function_of_a_server_that_never_returns(
+    serves: bool, frames: list[tuple[str, str]]
+) -> None:
+    """A thread of the program's own beside it, or one that nobody has seen, may work."""
+    place = "/opt/lib/python3.12/site-packages"
+    stack = tuple(StackFrame(function, f"{place}/{file}", 1) for function, file in frames)
+    main = ThreadStack("main", (*stack, StackFrame("<module>", "/srv/a/train.py", 9)))
+    library = ThreadStack("0x7f", (StackFrame("_worker", f"{place}/grpc/pool.py", 8),))
+    own = ThreadStack("0x7f", (StackFrame("train", "/srv/a/train.py", 8),))
+
+    def one(*threads: ThreadStack, unlisted: int = 0) -> ProcessStack:
+        return ProcessStack(7, "python", "python", "sleeps", threads, unlisted=unlisted)
+
+    assert one(main, library).only_serves is serves
+    assert not one(main, own).only_serves and not one(library, main).only_serves
+    assert not one(main, unlisted=1).only_serves and not one().only_serves
+
+
 def test_a_task_stands_where_its_only_working_thread_does() -> None:
     """Given first threads that wait for another one, then a task stands where that one does: what
     tells who is late. Of several others none is taken, nor one of Python's own."""
