@@ -182,6 +182,7 @@ class RunStateMachine:
         killing = data.phase is RunPhase.KILLING or ended or run.cause is not None
         data.attaching, data.checked = True, False
         data.silence_watched.clear()
+        data.serving.clear()
         data.raised.clear()
         data.waited_longer = 0.0
         if data.allocation is not None:

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from ..cluster.choices import OnDisconnect, OnFailure
+from ..cluster.choices import OnDisconnect, OnFailure, Success
 from ..cluster.file_model import ClusterModel
 from ..cluster.readiness import PortListens, figures_show
 from ..cluster.roles import Role
@@ -117,6 +117,8 @@ class RunData(Views):
         self.raised: dict[TaskId, str] = {}
         """Exceptions of tasks that hang in their exit, in their present attempts."""
         self.silence_watched: set[TaskId] = set()
+        self.serving: set[TaskId] = set()
+        """Those of them that only answer others."""
         """Tasks whose silence is watched in their present attempt."""
         self._on_host: dict[str, list[TaskId]] = {}
         for task in self.plan.tasks:
@@ -277,6 +279,12 @@ class RunData(Views):
         evaluator or a helper, where others train."""
         role = self.plan.task(task).role
         return not role.trains and role is not Role.PREPARE and task not in self.plan.ending.decide
+
+    @property
+    def all_must_end(self) -> bool:
+        """The success rule wants each task that trains to end by itself."""
+        settings = self.plan.settings
+        return (settings.success or settings.framework.success) is Success.ALL
 
     def cut_off(self) -> list[TaskView]:
         """Tasks of the outcome whose last word is no end of their own, nor one that the rule or a

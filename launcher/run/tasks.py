@@ -187,6 +187,7 @@ class Tasks:
         agent has said when it ended everything says nothing of this one."""
         data = self._data
         data.silence_watched.discard(task)
+        data.serving.discard(task)
         data.raised.pop(task, None)
         data.host_records[data.tasks[task].host].last_word = None
         return data.update_task(
@@ -624,12 +625,29 @@ class Tasks:
             reason = f"raised {exception}, and hangs in its exit"
             data.update_task(event.task, intent=Intent.RAISED, reason=reason)
             return [self._kill_task(event.task, settings.grace)]
-        if (event.serves and data.rule_held) or self._only_serves(event.task):
+        if event.serves and not data.all_must_end:
+            return self._stop_servers(event.task)
+        if self._only_serves(event.task):
             data.update_task(event.task, intent=Intent.STOP)
             return [self._kill_task(event.task, settings.grace)]
         reason = f"hangs at its end: {self._silence(event)}"
         data.update_task(event.task, intent=Intent.FAIL, reason=reason)
         return [self._kill_task(event.task, settings.grace)]
+
+    def _stop_servers(self, task: TaskId) -> list[Instruction]:
+        """Takes note of a task that only answers others, and stops all that do so when everybody
+        who could ask them has ended."""
+        data = self._data
+        data.serving.add(task)
+        left = [view for view in data.outcome_tasks() if not view.state.ended]
+        if any(view.id not in data.serving for view in left):
+            return [WatchSilence(task, data.plan.settings.finish_timeout)]
+        out: list[Instruction] = []
+        for view in left:
+            if view.intent is Intent.NONE:
+                data.update_task(view.id, intent=Intent.STOP)
+                out.append(self._kill_task(view.id, data.plan.settings.grace))
+        return out
 
     def on_host_lost(self, host: str) -> list[Instruction]:
         """Watches the host's tasks anew whose silence is watched: they are lost from now on, also

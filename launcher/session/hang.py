@@ -406,8 +406,9 @@ class HangWatch:
         what the others hang of."""
         with self._shell.bulkhead.around(Look.HANGS):
             attempts = {task: self._data.tasks[task].attempt for task in tasks}
+            self._serving.difference_update(attempts.items())
             for found in (await self._shell.stacks.take(tuple(tasks))).tasks:
-                if self._data.rule_held and found.main.only_serves:
+                if found.main.only_serves:
                     self._serving.add((found.task, attempts[found.task]))
         for task, attempt in attempts.items():
             if (task, attempt) not in self._serving:

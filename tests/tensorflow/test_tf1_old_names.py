@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from tests.support.lazily import tf
@@ -140,6 +141,47 @@ except TypeError as error:
 """
 
 
+LOSSES = """
+import numpy as np
+import tensorflow as tf
+from tensorflow.contrib import legacy_seq2seq, seq2seq
+
+random = np.random.RandomState(1)
+scores = random.randn(2, 3, 5).astype("f")  # examples, steps, words
+words = random.randint(0, 5, [2, 3])
+weights = np.array([[1, 1, 0.5], [1, 0, 0]], "f")
+each = np.log(np.exp(scores).sum(2)) - np.take_along_axis(scores, words[:, :, None], 2)[:, :, 0]
+each *= weights
+steps = [list(np.swapaxes(one, 0, 1)) for one in (scores, words, weights)]
+whole = tf.constant(scores), words, weights
+by_example = each.sum(1) / weights.sum(1)
+known = [
+    (tf.nn.seq2seq.sequence_loss_by_example(*steps), by_example),
+    (legacy_seq2seq.sequence_loss_by_example(*steps, average_across_timesteps=False), each.sum(1)),
+    (tf.nn.seq2seq.sequence_loss(*steps), by_example.mean()),
+    (legacy_seq2seq.sequence_loss(*steps, average_across_batch=False), by_example.sum()),
+    (seq2seq.sequence_loss(*whole), each.sum() / weights.sum()),
+    (seq2seq.sequence_loss(*whole, average_across_batch=False), by_example),
+    (seq2seq.sequence_loss(*whole, average_across_timesteps=False),
+     each.sum(0) / (weights.sum(0) + 1e-12)),
+    (seq2seq.sequence_loss(*whole, average_across_timesteps=False, average_across_batch=False),
+     each),
+]
+with tf.Session() as session:
+    for place, (value, expected) in enumerate(known):
+        got = session.run(value)
+        assert np.allclose(got, expected, atol=1e-5), (place, got, expected)
+print("all of them")
+"""
+
+
+def test_losses_of_sequences(tmp_path: Path) -> None:
+    """Given what language models of 0.x and 1.x are trained with, then it computes what it did."""
+    (tmp_path / "old.py").write_text(LOSSES)
+    done = tf1(tmp_path, "old.py")
+    assert done.stdout == "all of them\n", done.stderr
+
+
 def test_layers_and_cells_of_contrib(tmp_path: Path) -> None:
     """Given a program of `tf.contrib.layers` and `rnn`, when it runs, then variables have the
     names that checkpoints of its time have, and it learns; an option that is not there is named."""
@@ -155,9 +197,10 @@ def test_layers_and_cells_of_contrib(tmp_path: Path) -> None:
 
 ABSENT = {
     "tf.estimator.train_and_evaluate": "in the loop of a `tf.train.MonitoredTrainingSession`",
-    "tf.nn.seq2seq.sequence_loss": "write the loop over `cell(input, state)`, or use `tf.keras`",
+    "tf.contrib.legacy_seq2seq.model_with_buckets": "the loop over `cell(input, state)` with",
+    "tf.nn.seq2seq.rnn_decoder": "write the loop over `cell(input, state)` with `tf.nn.raw_rnn`",
     "tf.contrib.losses.log_loss": "TensorFlow 2 has removed it; see `tf.losses`",
-    "tf.contrib.layers.embed_sequence": "see `tf.layers`, or write it with `tf.get_variable`",
+    "tf.contrib.layers.embed_sequence": "or write it with `tf.get_variable` and `tf.nn`",
     "tf.contrib.rnn.AttentionCellWrapper": "see `tf.nn.rnn_cell` and `tf.nn.dynamic_rnn`",
     "tf.contrib.session_bundle.exporter": "see `tf.saved_model`",
 }
@@ -181,6 +224,93 @@ def test_what_is_not_there_has_a_remedy(tmp_path: Path) -> None:
     for line, (path, remedy) in zip(said, ABSENT.items(), strict=True):
         name, _, rest = line.partition(" is not part of tf1: ")
         assert path.startswith(name) and remedy in rest, line
+
+
+CALLS = """
+import functools, re, tempfile
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.util import tf_inspect
+
+folder = tempfile.mkdtemp()
+w = tf.get_variable("w", [2])
+saver = tf.train.Saver([w])
+keys, values = tf.constant(["a", "b"]), tf.constant([1, 2], tf.int64)
+pairs = tf.lookup.KeyValueTensorInitializer(keys, values)
+cell = tf.nn.rnn_cell.BasicLSTMCell(3)
+one = tf.ones([1, 4])
+
+def loop(time, output, state, loop_state):
+    done, next_state = time >= 2, cell.zero_state(1, tf.float32) if output is None else state
+    return done[None] if done.shape == [] else done, one, next_state, output, None
+
+known = {
+    "tf.GradientTape": lambda: tf.GradientTape().__enter__,
+    "tf.add_n": lambda: tf.add_n([w, w]),
+    "tf.data.Dataset": lambda: tf.data.Dataset.range(3).prefetch(1),
+    "tf.get_static_value": lambda: tf.get_static_value(tf.constant(7)) == 7,
+    "tf.get_variable": lambda: tf.get_variable("v", [2]),
+    "tf.lookup.StaticHashTable": lambda: tf.lookup.StaticHashTable(pairs, -1).lookup(keys),
+    "tf.lookup.StaticVocabularyTable": lambda: tf.lookup.StaticVocabularyTable(pairs, 2),
+    "tf.make_tensor_proto": lambda: tf.make_tensor_proto([1]),
+    "tf.nn.dynamic_rnn": lambda: tf.nn.dynamic_rnn(cell, one[None], dtype=tf.float32),
+    "tf.nn.raw_rnn": lambda: tf.nn.raw_rnn(cell, loop),
+    "tf.nn.static_rnn": lambda: tf.nn.static_rnn(cell, [one], dtype=tf.float32),
+    "tf.train.AdamOptimizer": lambda: tf.train.AdamOptimizer(0.1).minimize(tf.reduce_sum(w)),
+    "tf.train.Checkpoint": lambda: tf.train.Checkpoint(w=w),
+    "tf.train.MonitoredTrainingSession": lambda: tf.train.MonitoredTrainingSession(),
+    "tf.train.checkpoints_iterator":
+        lambda: next(iter(tf.train.checkpoints_iterator(folder, timeout=1))),
+    "tf.train.load_checkpoint": lambda: tf.train.load_checkpoint(folder).get_tensor("w"),
+}
+with tf.Session() as session:
+    session.run(w.initializer)
+    saver.save(session, folder + "/model.ckpt", global_step=1)
+for path in NAMES:
+    found = functools.reduce(getattr, path.split(".")[1:], tf)
+    if callable(found):
+        known.pop(path)()
+    else:
+        assert dir(found), path
+assert not known, known
+for path, replaced in MEMBERS.items():
+    for name in replaced.split():
+        assert hasattr(functools.reduce(getattr, path.split(".")[1:], tf), name), (path, name)
+print("all of them")
+"""
+MEMBERS = {
+    "tf.losses": "absolute_difference cosine_distance hinge_loss log_loss mean_squared_error "
+    "mean_pairwise_squared_error sigmoid_cross_entropy softmax_cross_entropy add_loss get_losses "
+    "sparse_softmax_cross_entropy compute_weighted_loss get_total_loss",
+    "tf.metrics": "accuracy auc mean mean_iou precision recall recall_at_k true_positives",
+    "tf.data.experimental": "map_and_batch parallel_interleave shuffle_and_repeat AUTOTUNE "
+    "group_by_window make_csv_dataset",
+    "tf.distribute": "MirroredStrategy OneDeviceStrategy",
+    "tf.distribute.experimental": "ParameterServerStrategy MultiWorkerMirroredStrategy",
+    "tf.distribute.cluster_resolver": "TFConfigClusterResolver SlurmClusterResolver",
+    "tf.feature_column": "numeric_column embedding_column bucketized_column",
+    "tf.layers": "dense conv2d conv2d_transpose separable_conv2d batch_normalization dropout",
+    "tf.nn.rnn_cell": "BasicLSTMCell LSTMCell GRUCell MultiRNNCell DropoutWrapper",
+    "tf.saved_model": "builder loader simple_save tag_constants",
+    "tf.compat.v2.summary": "create_file_writer scalar histogram image",
+    "tf.train": "MomentumOptimizer AdagradOptimizer RMSPropOptimizer ProximalAdagradOptimizer",
+    "tf.keras": "Sequential Model",
+}
+"""Names in TensorFlow for what modules of `tf.contrib` had under the same ones."""
+
+
+def test_each_remedy_names_what_there_is(tmp_path: Path) -> None:
+    """Given the remedies, when all that they name is asked for, then TensorFlow has it, and what
+    can be called does what the sentence wants it for; modules have what the old ones had."""
+    names = {
+        name
+        for remedy in old_names.REMEDIES.values()
+        for name in re.findall(r"`(tf\.[\w.]+)`", remedy)
+    }
+    given = f"NAMES = {sorted(names)!r}\nMEMBERS = {MEMBERS!r}\n"
+    (tmp_path / "old.py").write_text(given + CALLS)
+    done = tf1(tmp_path, "old.py")
+    assert done.stdout == "all of them\n", done.stderr
 
 
 def test_what_1_0_refused_has_a_remedy(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ CELLS = (
     *("RNNCell", "BasicRNNCell", "BasicLSTMCell", "LSTMCell", "GRUCell", "LSTMStateTuple"),
     *("MultiRNNCell", "DropoutWrapper", "ResidualWrapper", "DeviceWrapper"),
 )
+TINY = 1e-12
+"""Added to weights, which may all be 0."""
 ZEROS = v1.zeros_initializer()
 UNROLLED = ("static_rnn", "static_bidirectional_rnn", "static_state_saving_rnn")
 
@@ -104,12 +106,81 @@ def contrib() -> Module:
         framework=framework,
         learn=learn,
         rnn=_Cells(f"{name}.rnn"),
+        legacy_seq2seq=_sequences(f"{name}.legacy_seq2seq"),
+        seq2seq=Module(f"{name}.seq2seq", sequence_loss=_loss_of_batch),
         deprecated=Module(
             f"{name}.deprecated",
             scalar_summary=renamed("tf.contrib.deprecated.scalar_summary"),
             histogram_summary=renamed("tf.contrib.deprecated.histogram_summary"),
         ),
     )
+
+
+def seq2seq() -> Module:
+    """`tf.nn.seq2seq` of 0.x."""
+    return _sequences("tensorflow.nn.seq2seq")
+
+
+def _sequences(name: str) -> Module:
+    """Losses of sequences as 0.x has them."""
+    return Module(name, sequence_loss=_sequence_loss, sequence_loss_by_example=_loss_by_example)
+
+
+def _loss_by_example(
+    logits: Sequence[Any],
+    targets: Sequence[Any],
+    weights: Sequence[Any],
+    average_across_timesteps: bool = True,
+    softmax_loss_function: Any = None,
+    name: str | None = None,
+) -> Any:
+    """The weighted losses of lists with a tensor for each step, one for each example."""
+    loss = softmax_loss_function or v1.nn.sparse_softmax_cross_entropy_with_logits
+    with v1.name_scope(name, "sequence_loss_by_example", [*logits, *targets, *weights]):
+        steps = [
+            weight * loss(labels=v1.reshape(target, [-1]), logits=logit)
+            for logit, target, weight in zip(logits, targets, weights, strict=True)
+        ]
+        total = v1.add_n(steps)
+        return total / (v1.add_n(weights) + TINY) if average_across_timesteps else total
+
+
+def _sequence_loss(
+    logits: Sequence[Any],
+    targets: Sequence[Any],
+    weights: Sequence[Any],
+    average_across_timesteps: bool = True,
+    average_across_batch: bool = True,
+    softmax_loss_function: Any = None,
+    name: str | None = None,
+) -> Any:
+    """The sum of those losses, or their mean."""
+    with v1.name_scope(name, "sequence_loss", [*logits, *targets, *weights]):
+        each = _loss_by_example(
+            logits, targets, weights, average_across_timesteps, softmax_loss_function
+        )
+        return v1.reduce_mean(each) if average_across_batch else v1.reduce_sum(each)
+
+
+def _loss_of_batch(
+    logits: Any,
+    targets: Any,
+    weights: Any,
+    average_across_timesteps: bool = True,
+    average_across_batch: bool = True,
+    softmax_loss_function: Any = None,
+    name: str | None = None,
+) -> Any:
+    """The weighted losses of tensors whose first dimensions are examples and steps."""
+    loss = softmax_loss_function or v1.nn.sparse_softmax_cross_entropy_with_logits
+    with v1.name_scope(name, "sequence_loss", [logits, targets, weights]):
+        flat = v1.reshape(logits, [-1, v1.shape(logits)[2]])
+        each = v1.reshape(loss(labels=v1.reshape(targets, [-1]), logits=flat), v1.shape(targets))
+        chosen = ((0, average_across_batch), (1, average_across_timesteps))
+        axes = [axis for axis, average in chosen if average]
+        if not axes:
+            return each * weights
+        return v1.reduce_sum(each * weights, axes) / (v1.reduce_sum(weights, axes) + TINY)
 
 
 def _regularizer(name: str, norm: Any) -> Any:

@@ -43,6 +43,7 @@ def install(folder: str) -> None:
     with contextlib.suppress(AttributeError):
         del v1.app.flags.FLAGS.log_dir  # absl's own; the tutorials define one
     v1.contrib, v1.examples = contrib.contrib(), contrib.examples()
+    v1.nn.seq2seq = contrib.seq2seq()
     old_arguments.install()
     _name_missing()
     placer.install()

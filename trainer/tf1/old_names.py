@@ -67,37 +67,62 @@ RENAMED = {
 }
 """Names of 0.x, and their names in 1.0."""
 
+_DECODERS = "write the loop over `cell(input, state)` with `tf.nn.raw_rnn`, or use `tf.keras`"
 REMEDIES = {
     "tf.estimator": (
         "TensorFlow 2.16 and later have no estimators: run what `model_fn` builds in the loop of a "
         "`tf.train.MonitoredTrainingSession`, or use `tf.keras`"
     ),
+    "tf.estimator.train_and_evaluate": (
+        "TensorFlow 2.16 and later have no estimators: train in the loop of a "
+        "`tf.train.MonitoredTrainingSession`; a task of its own reads its checkpoints, which "
+        "`tf.train.checkpoints_iterator` finds, and evaluates them"
+    ),
     "tf.keras.estimator": (
         "TensorFlow 2.16 and later have no estimators: call the model's own `fit` and `evaluate`"
     ),
+    "tf.contrib.checkpoint": "see `tf.train.Checkpoint`",
     "tf.contrib.cluster_resolver": "see `tf.distribute.cluster_resolver`",
     "tf.contrib.crf": "tensorflow-addons had it, for TensorFlow up to 2.14",
-    "tf.contrib.data": "see `tf.data.experimental`",
-    "tf.contrib.distribute": "see `tf.distribute`",
+    "tf.contrib.data": "see `tf.data` and `tf.data.experimental`",
+    "tf.contrib.distribute": "see `tf.distribute` and `tf.distribute.experimental`",
+    "tf.contrib.distributions": "the package tensorflow-probability has them",
     "tf.contrib.eager": "see `tf.GradientTape`, in a program without tf1",
-    "tf.contrib.framework": "see `tf.train` for checkpoints, `tf.get_variable` for variables",
-    "tf.contrib.layers": "see `tf.layers`, or write it with `tf.get_variable` and `tf.nn`",
+    "tf.contrib.estimator": "TensorFlow 2.16 and later have no estimators",
+    "tf.contrib.framework": (
+        "see `tf.train.load_checkpoint` for checkpoints, `tf.get_variable` for variables, "
+        "`tf.nest` for structures; the package tf-slim has `arg_scope`"
+    ),
+    "tf.contrib.image": "tensorflow-addons had it, for TensorFlow up to 2.14",
+    "tf.contrib.keras": "see `tf.keras`",
+    "tf.contrib.layers": (
+        "see `tf.layers` and `tf.feature_column`, or write it with `tf.get_variable` and `tf.nn`"
+    ),
     "tf.contrib.learn": "write a loop of `tf.train.MonitoredTrainingSession`, or use `tf.keras`",
-    "tf.contrib.legacy_seq2seq": "write the loop over `cell(input, state)`, or use `tf.keras`",
-    "tf.contrib.lookup": "see `tf.lookup`",
-    "tf.contrib.losses": "see `tf.losses`",
-    "tf.contrib.metrics": "see `tf.metrics`",
-    "tf.contrib.opt": "see `tf.train`",
+    "tf.contrib.legacy_seq2seq": _DECODERS,
+    "tf.contrib.lookup": (
+        "see `tf.lookup`: `tf.lookup.StaticHashTable`, and `tf.lookup.StaticVocabularyTable` for "
+        "words that the table does not have"
+    ),
+    "tf.contrib.losses": "see `tf.losses`, whose functions take the labels before the predictions",
+    "tf.contrib.metrics": (
+        "see `tf.metrics`, whose functions have no `streaming_` in their names and take the labels "
+        "before the predictions"
+    ),
+    "tf.contrib.nccl": "add up with `tf.add_n`, or see `tf.distribute`",
+    "tf.contrib.opt": "`tf.train` has fewer optimizers: see `tf.train.AdamOptimizer`",
     "tf.contrib.rnn": "see `tf.nn.rnn_cell` and `tf.nn.dynamic_rnn`",
-    "tf.contrib.seq2seq": "write the loop over `cell(input, state)`, or use `tf.keras`",
+    "tf.contrib.seq2seq": _DECODERS,
     "tf.contrib.session_bundle": "see `tf.saved_model`",
     "tf.contrib.slim": "the package tf-slim has it (`import tf_slim as slim`)",
-    "tf.contrib.staging": "see `tf.data`",
-    "tf.contrib.summary": "see `tf.summary`",
+    "tf.contrib.staging": "see `prefetch` of `tf.data.Dataset`",
+    "tf.contrib.summary": "see `tf.compat.v2.summary`",
     "tf.contrib.tensorboard": "the package tensorboard has it (`tensorboard.plugins`)",
+    "tf.contrib.training": "see `tf.data`; for `HParams` a class of your own, or `argparse`",
+    "tf.contrib.util": "see `tf.make_tensor_proto` and `tf.get_static_value`",
     "tf.learn": "see `tf.keras`",
     "tf.models": "see `tf.nn.rnn_cell` and `tf.nn.static_rnn`",
-    "tf.nn.seq2seq": "write the loop over `cell(input, state)`, or use `tf.keras`",
+    "tf.nn.seq2seq": _DECODERS,
     "tf.python": "import `tensorflow.python` itself, or use the name in `tf`",
 }
 """What to write instead of a name, and of everything below it, that has no stand-in."""

@@ -257,11 +257,34 @@ def test_a_worker_whose_stack_says_that_it_only_serves_is_stopped_by_the_rule() 
     assert driver.exited("worker:2", None, "TERM") == driver.shut_down()
     assert driver.state("worker:2") is TaskState.STOPPED
     assert driver.confirmed() == driver.end(Outcome.SUCCESS, 0)
+    driver = running()
+    driver.exited("worker:1")
+    assert driver.feed(ev.OutputStalled, name("worker:2"), 60.0, serves=True) == [
+        WatchSilence(name("worker:2"), 60.0)  # the chief may ask it
+    ]
     driver = running('success = "all"\n')
     driver.exited("worker:0")
     driver.exited("worker:1")
     driver.feed(ev.OutputStalled, name("worker:2"), 60.0, serves=True)
     assert "hangs at its end" in driver.task("worker:2").reason
+
+
+def test_tasks_that_only_serve_are_stopped_when_all_others_have_ended() -> None:
+    """Without a chief all tasks decide, but for those that have no end of their own."""
+    text = CLUSTER.replace("[jobs.worker]", "[jobs.local]").replace("[jobs.ps]", "[jobs.other]")
+    driver = RunDriver(text=text)
+    driver.staged()
+    driver.ready("other:0", "local:0", "local:1", "local:2")
+    driver.exited("local:0")
+    again = [WatchSilence(name("local:1"), 60.0)]
+    assert driver.feed(ev.OutputStalled, name("local:1"), 60.0, serves=True) == again
+    driver.exited("other:0")
+    assert driver.feed(ev.OutputStalled, name("local:1"), 60.0, serves=True) == again
+    out = driver.feed(ev.OutputStalled, name("local:2"), 60.0, serves=True)
+    assert kills(out) == [("b", ["local:1"], 5.0), ("b", ["local:2"], 5.0)]
+    driver.exited("local:1", None, "TERM")
+    assert driver.exited("local:2", None, "TERM") == driver.shut_down()
+    assert driver.confirmed() == driver.end(Outcome.SUCCESS, 0)
 
 
 def test_a_worker_that_hangs_while_others_have_ended_is_no_server() -> None:
