@@ -171,7 +171,7 @@ finish_timeout = 8
         assert up.wait() == 0, up.transcript()
         assert not [event for event in up.of("run") if event.get("hang")]
         (end,) = (task for task in up.of("task") if task["state"] == "stopped")
-        assert end["id"] == "local:1" and "hangs" not in up.said
+        assert end["task"] == "local:1" and "hangs" not in up.said
 
 
 WAITS = """

@@ -116,3 +116,59 @@ def test_a_program_with_a_cluster_of_its_own_may_be_any_task(
     monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"worker": places[2:]}}))
     done = tf1(tmp_path, "server.py", "--task_id=1")
     assert (done.returncode, done.stdout) == (0, "started grpc\n"), done.stderr
+
+
+TIMEOUT = """
+import tensorflow as tf
+
+cluster = tf.train.ClusterSpec({"ps": ["localhost:PORT0"], "worker": ["localhost:PORT1"]})
+ps = tf.train.Server(cluster, job_name="ps", task_index=0)
+worker = tf.train.Server(cluster, job_name="worker", task_index=0)
+config = tf.ConfigProto(operation_timeout_in_ms=400)
+with tf.device("/job:ps/task:0"):
+    full = tf.FIFOQueue(1, tf.float32, name="full")
+    empty = tf.FIFOQueue(1, tf.float32, name="empty")
+    put = full.enqueue(1.0, name="put")
+    got = empty.dequeue(name="got")
+    fed = tf.identity(got, name="fed")
+with tf.device("/job:worker/task:0"):
+    batch = tf.FIFOQueue(1, tf.float32, name="batches").dequeue(name="batch")
+    both = tf.add(fed, batch, name="both")
+    plain = tf.add(fed, 1.0)
+
+def call(session, what, feeds=None):
+    try:
+        print(session.run(what, feeds))
+    except tf.errors.DeadlineExceededError as error:
+        print(error.message.splitlines()[-1])
+
+with tf.Session(worker.target, config=config) as session:
+    session.run(put)
+    call(session, put)
+    call(session, [got])
+    call(session, both)
+    call(session, both, {fed: 1.0})
+    call(session, plain, {fed: 1.0})
+tf.reset_default_graph()
+with tf.Session(config=config) as session:
+    call(session, tf.FIFOQueue(1, tf.float32).dequeue())
+"""
+
+
+def test_a_call_that_takes_too_long_says_where_its_operations_are(tmp_path: Path) -> None:
+    """And which of them can wait; nothing of what it does not run, nor of a session without
+    servers."""
+    script = TIMEOUT
+    for number, port in enumerate(free_ports(2)):
+        script = script.replace(f"PORT{number}", str(port))
+    (tmp_path / "late.py").write_text(script)
+    done = tf1(tmp_path, "late.py")
+    late = "Operation timed out."
+    assert done.stdout.splitlines() == [
+        f"{late} It had operations on ps:0; what can wait: put on ps:0",
+        f"{late} It had operations on ps:0; what can wait: got on ps:0",
+        f"{late} It had operations on ps:0, worker:0; what can wait: batch on worker:0, got on ps:0",
+        f"{late} It had operations on worker:0; what can wait: batch on worker:0",
+        "2.0",
+        "Timed out waiting for notification",
+    ], done.stderr

@@ -6,7 +6,8 @@ the default is one file, written where the session is.
 
 A worker whose chief has not initialised the variables looks again every second instead of every 30,
 and says that it waits. A program that starts the server of another task than it was started as,
-because of a mistyped flag, is refused.
+because of a mistyped flag, is refused. A call that has not ended in the time that its session gives
+it (`operation_timeout_in_ms`) says on which tasks it had operations.
 """
 
 import functools
@@ -14,11 +15,13 @@ import inspect
 import json
 import math
 import os
+import re
 import sys
 import time
 from typing import Any
 
 import tensorflow
+from tensorflow.python.client import session
 from tensorflow.python.training import saver as savers
 from tensorflow.python.training import session_manager
 
@@ -26,6 +29,11 @@ v1 = tensorflow.compat.v1
 RECOVERY_WAIT_SECS = 1
 SILENCE = 3.0
 """Seconds after which a worker says that it waits."""
+WAITS = re.compile(
+    "Dequeue|Enqueue|TakeGradient|TakeMany|Unstage|IteratorGetNext|ReaderRead|PyFunc"
+)
+"""Types of operations that end only when something comes, or when there is room."""
+MOST_NAMED = 3
 _tasks: list[str] = []
 """Names of the tasks whose servers this process has started."""
 
@@ -37,6 +45,7 @@ def install() -> None:
         _set_default(owner.__init__, "recovery_wait_secs", RECOVERY_WAIT_SECS)
     _say_who_waits(session_manager.SessionManager)
     _know_tasks(v1.train.Server)
+    _name_tasks_of_timeouts(session.BaseSession)
 
 
 def _saver_or_default() -> Any:
@@ -143,3 +152,55 @@ def _unknown_flags() -> list[str]:
     names = dict.fromkeys(word.lstrip("-").partition("=")[0] for word in words)
     known = [name for name in names if name in defined or name.removeprefix("no") in defined]
     return [f"--{name}" for name in names if name not in known] if known else []
+
+
+def _name_tasks_of_timeouts(base: Any) -> None:
+    """Adds to a call that took too long where its operations are: TensorFlow's message has no
+    task."""
+    run = base._do_run
+
+    @functools.wraps(run)
+    def do_run(self: Any, handle: Any, targets: Any, fetches: Any, feeds: Any, *words: Any) -> Any:
+        try:
+            return run(self, handle, targets, fetches, feeds, *words)
+        except tensorflow.errors.DeadlineExceededError as error:
+            fed = {place.deref().op for place in feeds or ()}
+            operations = _needed([*targets, *(tensor.op for tensor in fetches)], fed)
+            error._message = error.message.rstrip() + _places(operations)
+            raise
+
+    base._do_run = do_run
+
+
+def _needed(operations: list[Any], fed: set[Any]) -> list[Any]:
+    """Finds the operations that a call runs: these, and what they are computed from unless it is
+    fed."""
+    needed, left = dict.fromkeys(operations), list(operations)
+    while left:
+        operation = left.pop()
+        before = [*operation.control_inputs, *(tensor.op for tensor in operation.inputs)]
+        new = [one for one in before if one not in needed and one not in fed]
+        left += new
+        needed |= dict.fromkeys(new)
+    return list(needed)
+
+
+def _places(operations: list[Any]) -> str:
+    """Says on which tasks operations are, and which of them can wait; empty if no task is known."""
+    where: dict[str, str] = {}  # of an operation that can wait: its task
+    tasks = set()
+    for operation in operations:
+        device = tensorflow.DeviceSpec.from_string(operation.device)
+        if device.job is None or device.task is None:
+            continue
+        task = f"{device.job}:{device.task}"
+        tasks.add(task)
+        if WAITS.search(operation.type):
+            where[operation.name] = task
+    if not tasks:
+        return ""
+    text = f" It had operations on {', '.join(sorted(tasks))}"
+    if where:
+        named = [f"{name} on {task}" for name, task in sorted(where.items())[:MOST_NAMED]]
+        text += f"; what can wait: {', '.join(named)}{', …' if len(where) > MOST_NAMED else ''}"
+    return text
