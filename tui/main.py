@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 EPILOG = """\
 `tfmux` alone opens the home screen; `tfmux FILE` opens that cluster, ready to launch.
 Without a terminal on stdin and stdout a run is headless: logs on stdout, the rest on stderr.
+Coming from a TensorFlow 1 tutorial: `tfmux demo classic`, and docs/tutorials.md.
 
 exit codes:
 """ + "\n".join(f"  {code:<5}{code.meaning.replace('`', '')}" for code in Exit)
@@ -500,6 +501,7 @@ _MEANT = {
     **dict.fromkeys(("again", "rerun", "retry"), "up --again"),
 }
 """Words of other programs for what a command does: in letters they are near to another one."""
+_TUTORIALS = "`tfmux demo classic` runs a tutorial's program, and docs/tutorials.md has the others"
 
 _SLOTS_MEANT = "write the hosts with their numbers of tasks, such as -H tf1:4,tf2:4"
 _ONCE = "leave it out: tfmux run is called once, for all hosts"
@@ -619,6 +621,7 @@ def _complain(word: str) -> list[str]:
 
     near = _MEANT.get(word) or nearest_word(word, COMMANDS)
     hint = f"did you mean {near!r}?" if near else "see tfmux --help"
+    hint = _TUTORIALS if word in ("tutorial", "tutorials") else hint
     build_parser("").error(f"{word!r} is neither a command nor a cluster file; {hint}")
 
 

@@ -118,7 +118,7 @@ class RunData(Views):
         """Exceptions of tasks that hang in their exit, in their present attempts."""
         self.silence_watched: set[TaskId] = set()
         self.serving: set[TaskId] = set()
-        """Those of them that only answer others."""
+        """Watched tasks that only answer others."""
         """Tasks whose silence is watched in their present attempt."""
         self._on_host: dict[str, list[TaskId]] = {}
         for task in self.plan.tasks:

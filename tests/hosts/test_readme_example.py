@@ -10,18 +10,18 @@ from tests.support.manual import Page
 from tests.support.paths import REPOSITORY
 from tests.testbed.namespaces import Testbed
 
-PROGRAM = REPOSITORY / "docs" / "examples" / "tf1" / "mnist_supervisor.py"
+PROGRAMS = REPOSITORY / "docs" / "examples" / "tf1"
 
 
 def test_the_file_of_the_readme_trains(testbed: Testbed, tmp_path: Path, tfmux_home: Path) -> None:
-    """Given the README's file beside a tutorial's `train.py`, and hosts `tf1` and `tf2` that `ssh`
+    """Given the README's file in the folder that it names, and hosts `tf1` and `tf2` that `ssh`
     reaches, when it is checked, then nothing is said of TensorFlow 1; when it is launched, then it
     trains to the end. Only the Python that has TensorFlow there is added."""
     (file,) = (b for b in Page(REPOSITORY / "README.md").blocks if b.language == "toml")
     testbed.give_access(tfmux_home)
+    assert f"`{PROGRAMS.relative_to(REPOSITORY)}`" in (REPOSITORY / "README.md").read_text()
     folder = tmp_path / "mnist"
-    folder.mkdir()
-    shutil.copy(PROGRAM, folder / "train.py")
+    shutil.copytree(PROGRAMS, folder)
     text = file.body
     for name in ("tf1", "tf2"):
         here = f'[hosts.{name}]\nssh = "{name}"'

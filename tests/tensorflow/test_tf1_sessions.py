@@ -164,10 +164,11 @@ def test_a_call_that_takes_too_long_says_where_its_operations_are(tmp_path: Path
     (tmp_path / "late.py").write_text(script)
     done = tf1(tmp_path, "late.py")
     late = "Operation timed out."
+    both = "batch on worker:0, got on ps:0"
     assert done.stdout.splitlines() == [
         f"{late} It had operations on ps:0; what can wait: put on ps:0",
         f"{late} It had operations on ps:0; what can wait: got on ps:0",
-        f"{late} It had operations on ps:0, worker:0; what can wait: batch on worker:0, got on ps:0",
+        f"{late} It had operations on ps:0, worker:0; what can wait: {both}",
         f"{late} It had operations on worker:0; what can wait: batch on worker:0",
         "2.0",
         "Timed out waiting for notification",

@@ -27,7 +27,7 @@ def find(name: str) -> Path:
     """
     if name in names():
         return _FOLDER / f"{name}.toml"
-    near = nearest_word(name, names())
+    near = "classic" if name in ("tutorial", "tutorials") else nearest_word(name, names())
     hint = f"did you mean {near}?" if near else "`tfmux demo --list` names them"
     raise TfmuxError(f"there is no demo {name!r}; {hint}")
 

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from launcher import quantities
+from launcher.errors import TfmuxError
 from launcher.ids import TaskId
 from launcher.run.snapshot import TaskView
 from launcher.run.states import HostState, RunPhase, TaskState
 from tests.support.fakes import ScriptedRun
-from tui import pane_layout
+from tests.support.paths import REPOSITORY
+from tui import demos, pane_layout
 from tui.exits import Exit
 from tui.format import bar
 from tui.main import main, parse
@@ -368,3 +370,21 @@ def test_the_header_counts_the_tasks_that_are_alive(starting: ScriptedRun) -> No
 def test_a_bar_has_begun_and_has_not_ended(share: float, drawn: str) -> None:
     """Given a share of 1 %, then the bar is not empty; full it is at the end alone."""
     assert bar(share, 10) == drawn
+
+
+@pytest.mark.parametrize("words", [["--help"], ["tutorial"], ["tutorials"]])
+def test_the_word_tutorial_leads_to_its_page(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Which is in the repository, and begins with the demo that is named."""
+    with pytest.raises(SystemExit):
+        main(words)
+    out, err = capsys.readouterr()
+    assert "tutorial" in (out or err) and "docs/tutorials.md" in out + err
+    assert "`tfmux demo classic`" in out + err
+    assert (REPOSITORY / "docs" / "tutorials.md").is_file() and "classic" in demos.names()
+
+
+def test_a_demo_for_the_tutorials_is_named() -> None:
+    with pytest.raises(TfmuxError, match="did you mean classic"):
+        demos.find("tutorials")
