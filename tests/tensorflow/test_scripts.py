@@ -134,7 +134,7 @@ timeout = 3
     with Up("up", str(write(tmp_path, text)), "--json") as up:
         assert up.wait() == 1, up.transcript()
     assert "not ready after 3 s: it does not listen on port " in said(up)
-    assert 'write ready = "auto" (ready in [jobs.worker], line 2)' in said(up)
+    assert "a longer timeout in [start] (ready in [jobs.worker], line 4)" in said(up)
 
 
 @pytest.mark.prove
