@@ -122,7 +122,7 @@ class FailedRun:
     def __init__(self) -> None:
         machine = RunStateMachine(loads(text(FAILED), "looks.toml", Path("/")), "r")
         machine.handle(ev.Begin(1.0))
-        self.data = machine.data
+        self.data, self.gauges = machine.data, machine.gauges
         for task in self.data.tasks:
             self.data.update_task(task, attempt=1, exit_code=1, ended=2.0)
         self.logs = {
@@ -131,10 +131,6 @@ class FailedRun:
         }
         self.logs[next(iter(self.logs))] = RAISED
         self.bulkhead = Bulkhead()
-        self.stacks = SimpleNamespace(looks=())
-        shell: Any = self
-        self.hosts = SimpleNamespace(stats=SimpleNamespace(gpus=GpuWatch(shell)))
-        self.outputs = SimpleNamespace(monitor=self)
         self.verdicts: list[object] = []
 
     def feed(self, event: ev.Judged) -> None:
@@ -149,12 +145,14 @@ class FailedRun:
 
     async def judged(self) -> float:
         """Milliseconds of a processor that the loop takes."""
-        shell: Any = self
+        this: Any = self
+        stacks: Any = SimpleNamespace(looks=())
+        judge = Judge(this, stacks, this, GpuWatch(this, lambda sample: None))
         self.bulkhead.prepare()
         tails = tuple(tuple(log.decode().splitlines()[-20:]) for log in self.logs.values())
         before = time.thread_time()
         missing = await self.bulkhead.ask(Victims(tails))
-        await Judge(shell).judge()
+        await judge.judge()
         took = time.thread_time() - before
         self.bulkhead.close()
         if missing != [False] + [True] * (FAILED - 1) or not self.verdicts:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, overload
 
 from .cluster.file_model import ClusterModel
 from .cluster.read import loads, read_text
+from .crossing import loop_caller
 from .errors import LauncherError, RunEndedError, TaskNotFoundError
 from .frozen import frozen
 from .ids import TaskId
@@ -22,7 +23,7 @@ from .printable import escaped
 from .run.snapshot import Receipt, Snapshot, TaskView
 from .run.states import RunPhase
 from .session.client import RunClient
-from .session.control import STACKS_SECONDS, loop_caller
+from .session.control import STACKS_SECONDS
 from .session.following import EventFiles, RunLogs
 from .session.launcher_link import has_launcher
 from .session.launcher_process import LauncherProcess

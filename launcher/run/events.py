@@ -15,8 +15,8 @@ from ..plan.facts import HostFacts
 from .background import LeftProcesses
 from .cause import Verdict
 from .fields import Attempt, Count, Seconds, Status, Time
-from .snapshot import AllocatedNode, HostReceipt, KeptResults
-from .states import Purpose, StoppedBy
+from .snapshot import AllocatedNode, HangView, HostReceipt, KeptResults
+from .states import Halt, Purpose, StoppedBy
 
 
 @frozen
@@ -318,6 +318,45 @@ class MetricsSeen(Event):
 
 
 @frozen
+class TasksStalled(Event):
+    """The next metric lines of tasks are long overdue."""
+
+    since: Mapping[TaskId, Time]
+    """When the last ones came."""
+
+
+@frozen
+class TaskGoesOn(Event):
+    """A metric line of a stalled task has come."""
+
+    task: TaskId
+
+
+@frozen
+class TaskHalted(Event):
+    """A task's processes are stopped, or wait in the kernel; or go on again."""
+
+    task: TaskId
+    halt: Halt
+    since: Time | None
+
+
+@frozen
+class Forwarded(Event):
+    """A port of this machine leads to a task; `url` is empty where it cannot."""
+
+    task: TaskId
+    url: str
+
+
+@frozen
+class ClockSet(Event):
+    """The clock of this machine has been set, forward by so many seconds."""
+
+    by: float
+
+
+@frozen
 class OutputStalled(Event):
     """A watched task has written nothing for so many seconds, or only that it waits for another.
     `serves`: its stack says that it has no work of its own left, and answers others."""
@@ -418,6 +457,8 @@ class HangJudged(Event):
     """The cause of a hang has been found, or nothing points to one, or the run goes on."""
 
     verdict: Verdict | None
+    hang: HangView | None = None
+    """How the run hangs, where a look has just found that."""
 
 
 @frozen

@@ -17,6 +17,7 @@ from ..plan.facts import Resume
 from . import events as ev
 from .allocation import Allocations
 from .events import Event
+from .gauges import Gauges
 from .hosts import Hosts
 from .instructions import STARTS, Instruction
 from .restart import RestartOfAll
@@ -79,7 +80,8 @@ class RunStateMachine:
         if not isinstance(past, RunData):
             past = RunData(cluster, run_id, started, resume, past)
         self.data = past
-        """All that is known of the run; the shell adds figures."""
+        """All that is known of the run."""
+        self.gauges = Gauges(past)
         self._last: deque[Event] = deque(maxlen=MOST_EVENTS)
         self._shutdown = Shutdown(self.data)
         self._restart = RestartOfAll(self.data, self._shutdown)
@@ -111,6 +113,11 @@ class RunStateMachine:
             ev.ListensOnLoopback: self._tasks.on_loopback,
             ev.TaskExited: self._tasks.on_exited,
             ev.MetricsSeen: self._tasks.on_metrics,
+            ev.TasksStalled: self.gauges.on_stalled,
+            ev.TaskGoesOn: self.gauges.on_goes_on,
+            ev.TaskHalted: self.gauges.on_halted,
+            ev.Forwarded: self.gauges.on_forwarded,
+            ev.ClockSet: self.gauges.on_clock_set,
             ev.OutputStalled: self._tasks.on_stalled,
             ev.HangsInExit: self._tasks.on_hangs_in_exit,
             ev.TimerFired: lambda event: self._timer_fired(event.timer),
@@ -275,7 +282,8 @@ class RunStateMachine:
     def _hang_judged(self, event: ev.HangJudged) -> list[Instruction]:
         """A cause is found while the run hangs; what ends it comes with a verdict of its own."""
         if self.data.phase in AT_WORK:
-            self.data.update_run(verdict=event.verdict)
+            hang = self.data.run.hang if event.hang is None else event.hang
+            self.data.update_run(verdict=event.verdict, hang=hang)
         return []
 
     def _receipt_received(self, event: ev.ReceiptReceived) -> list[Instruction]:

@@ -1,8 +1,9 @@
 """Views of a run, its hosts and its tasks in one table: the only state that changes.
 
-The state machine and the launcher's shell write into it; what has changed goes out as records, each
-of which is a whole view (`pop_changed` to the run's file, `pop_touched` to its clients). Taking
-those records gives the same table back (`take`): so a run is followed, read and taken up.
+The state machine alone writes into it, for events and by its gauges; what has changed goes out as
+records, each of which is a whole view (`pop_changed` to the run's file, `pop_touched` to its
+clients). Taking those records gives the same table back (`take`): so a run is followed, read and
+taken up.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ _FIGURES = {
 }
 """Fields that change all the time: clients are told, and the file is not where nothing else has
 changed."""
+_OF_LIVE_TASKS = {"stalled_since": None, "halted": Halt.NONE, "halted_since": None, "url": ""}
+"""Fields that say something of live tasks alone, as they are of others."""
 _Key = tuple[str, object]
 
 
@@ -102,7 +105,12 @@ class Views:
         if "state" in changes:
             check_transition(task, view.state, changes["state"])
             if not changes["state"].live:
-                changes |= {"stalled_since": None, "halted": Halt.NONE, "halted_since": None}
+                changes |= {
+                    "stalled_since": None,
+                    "halted": Halt.NONE,
+                    "halted_since": None,
+                    "url": "",
+                }
         self._update(view, changes)
         return self.tasks[task]
 

@@ -26,6 +26,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import Any, TypeVar
 
+from ..crossing import awaited
 from ..printable import printable
 from ..store.disk import DiskThread
 from .launcher_process import nameless_file
@@ -67,13 +68,8 @@ class Bulkhead:
 
     async def ask(self, question: LookQuestion[A]) -> A | None:
         """Returns the answer; None where there is none: in time, at all, or any more."""
-        loop = asyncio.get_running_loop()
-        answered: asyncio.Future[A | None] = loop.create_future()
-
-        def told(answer: A | None) -> None:
-            with suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(_settle, answered, answer)
-
+        answered: asyncio.Future[A | None]
+        answered, told = awaited()
         self.submit(question.look, lambda: question, told, of_lines=question.of_lines)
         longest = CLOCK * question.seconds + _MARGIN
         try:
@@ -333,11 +329,6 @@ class _Reader:
             self._errors.seek(max(0, self._errors.seek(0, 2) - 2000))
             return self._errors.read(2000).decode(errors="replace").strip()
         return ""
-
-
-def _settle(future: asyncio.Future[Any], answer: Any) -> None:
-    if not future.done():
-        future.set_result(answer)
 
 
 def _write(text: str) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from ..ids import TaskId
@@ -76,15 +74,3 @@ class RunControl(Protocol):
     def close(self, *, wait: bool = True) -> None:
         """Releases what was opened to look at the run. Without `wait` it returns at once, and
         whoever ends the program closes once more."""
-
-
-def loop_caller() -> Callable[[Callable[[], object]], None]:
-    """A way for listeners to hand over: calls functions on the running loop, unless that has
-    ended; for any thread."""
-    loop = asyncio.get_running_loop()
-
-    def call(function: Callable[[], object]) -> None:
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(function)
-
-    return call

@@ -40,18 +40,16 @@ import socket
 import struct
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any, NoReturn, Protocol
 
 from ..ids import TaskId
 from ..run import events as ev
-from ..run.stack_groups import stacks_type
+from ..run.stack_groups import Stacks, stacks_type
+from ..run.state import RunData
 from ..run.views import Record, Views
 from ..store.runs import socket_path
 from ..store.stream import plain
-from .prompts import PROMPTS, PendingPrompt
-
-if TYPE_CHECKING:
-    from .run_shell import RunShell
+from .prompts import PROMPTS, PendingPrompt, PromptQueue
 
 _FULL_BYTES = 64 * 1024
 """A client with more unread bytes is sent nothing until it has read them. The last message that
@@ -132,12 +130,38 @@ def peer_uid(link: socket.socket) -> int:
     return os.getuid()
 
 
+class ServedRun(Protocol):
+    """A run, as its clients may use it."""
+
+    data: RunData
+
+    def command(self, event: ev.Event) -> None:
+        """Carries out what a client wants.
+
+        Raises:
+            KeyError: the run has no such task.
+        """
+
+    async def take_stacks(self, tasks: tuple[TaskId, ...] | None) -> Stacks:
+        """Returns where these tasks are, or all.
+
+        Raises:
+            KeyError: the run has no such task.
+        """
+
+    def refresh(self) -> Views:
+        """The views, with figures that change with the time."""
+
+    def crash(self, where: str, error: BaseException) -> NoReturn:
+        """Ends the launcher for what nobody expected."""
+
+
 class ControlSocket:
     """Serves the clients of one run. All of it belongs to the launcher's loop."""
 
-    def __init__(self, shell: RunShell) -> None:
-        self._shell = shell
-        self._prompts = shell.prompts
+    def __init__(self, run: ServedRun, run_id: str, prompts: PromptQueue) -> None:
+        self._run, self._run_id = run, run_id
+        self._prompts = prompts
         self._prompts.listener = self.send_prompts
         self._clients: dict[_Client, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -154,7 +178,7 @@ class ControlSocket:
     async def listening(self) -> AsyncIterator[None]:
         """Accepts clients while it is entered. The socket that a killed launcher has left is
         replaced."""
-        path = socket_path(self._shell.folder.run_id)
+        path = socket_path(self._run_id)
         new = path.with_suffix(f".{os.getpid()}")
         new.unlink(missing_ok=True)
         server = await asyncio.start_unix_server(self._serve, new, limit=_LONGEST_COMMAND)
@@ -209,7 +233,7 @@ class ControlSocket:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_FLUSH_SECONDS):
                     await self._begun.wait()
-        last = _changed(self._shell.data.records()) + line_of({"finished": True})
+        last = _changed(self._run.data.records()) + line_of({"finished": True})
         clients = [client for client in self._clients if client.subscribed]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FLUSH_SECONDS):
@@ -246,7 +270,7 @@ class ControlSocket:
 
     def _reap(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._shell.crash("client", error)
+            self._run.crash("client", error)
 
     async def _listen(self, client: _Client, reader: asyncio.StreamReader) -> None:
         count, since = 0, time.monotonic()
@@ -271,9 +295,9 @@ class ControlSocket:
                 self._count(client, -1)
             client.outbox.abort()
             if client.kills and not self._finished:
-                self._shell.command(ev.KillAll(time.time(), by_person=False))
+                self._run.command(ev.KillAll(time.time(), by_person=False))
             elif client.holds and not self._finished and not self._held:
-                self._shell.command(ev.Background(time.time(), True))
+                self._run.command(ev.Background(time.time(), True))
 
     def _dispatch(self, client: _Client, message: dict[str, Any]) -> bool:
         """Carries a command out; True for the answer to a prompt that waited for it."""
@@ -282,14 +306,14 @@ class ControlSocket:
                 self._subscribe(client, message, on_close)
             case {"command": "detach"}:
                 client.kills = client.holds = False
-                if not self._shell.data.run.background:
-                    self._shell.command(ev.Background(time.time(), True))
+                if not self._run.data.run.background:
+                    self._run.command(ev.Background(time.time(), True))
             case {"command": "kill_all", "by_person": bool(by_person)}:
-                self._shell.command(ev.KillAll(time.time(), by_person, bool(message.get("force"))))
+                self._run.command(ev.KillAll(time.time(), by_person, bool(message.get("force"))))
             case {"command": "restart", "task": str(task), "hard": bool(hard)}:
-                self._shell.command(ev.Restart(time.time(), TaskId.parse(task), hard))
+                self._run.command(ev.Restart(time.time(), TaskId.parse(task), hard))
             case {"command": "signal", "task": str(task), "name": "TERM" | "KILL" as name}:
-                self._shell.command(ev.SignalTask(time.time(), TaskId.parse(task), name))
+                self._run.command(ev.SignalTask(time.time(), TaskId.parse(task), name))
             case {"command": "answer", "id": int(ident), "text": str() | None as text}:
                 return self._prompts.answer(ident, text)
             case {"command": "stacks", "id": int(ident), "tasks": None | list() as names}:
@@ -311,7 +335,7 @@ class ControlSocket:
     ) -> None:
         message: dict[str, Any] = {"id": ident}
         try:
-            stacks = await self._shell.take_stacks(tasks)
+            stacks = await self._run.take_stacks(tasks)
             message["stacks"] = stacks_type().dump_python(stacks, mode="json")
         except Exception as error:  # a look is never a reason to end anything
             message["error"] = f"{type(error).__name__}: {error}"
@@ -324,8 +348,8 @@ class ControlSocket:
         client.subscribed = True
         client.kills = on_close == "kill"
         client.holds = message.get("screen") is True
-        if client.holds and self._shell.data.run.background:
-            self._shell.command(ev.Background(time.time(), False))
+        if client.holds and self._run.data.run.background:
+            self._run.command(ev.Background(time.time(), False))
         client.responds = bool(message.get("prompts"))
         self._count(client, 1)
         self._begun.set()
@@ -353,7 +377,7 @@ class ControlSocket:
             self._timer = None
         self._not_before = asyncio.get_running_loop().time() + _SECONDS_BETWEEN
         if not self._finished:
-            self._send(self._shell.refresh())
+            self._send(self._run.refresh())
 
     def _catch_up(self) -> None:
         """Sends what clients lack: one of them has read what it was sent."""

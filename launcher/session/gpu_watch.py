@@ -5,21 +5,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ..errors import AgentError
 from ..hosts.frames import GpusQuestion
 from ..ids import TaskId
 from ..plan.environment import VISIBLE
-from ..run.gpus import GpuView, gpu_memory, gpu_sample
+from ..run.gpus import GpuSample, GpuView, gpu_memory, gpu_sample
 from ..run.snapshot import TaskView
+from .core import Core
 from .looks import GpuSentences, Look
-
-if TYPE_CHECKING:
-    from .run_shell import RunShell
 
 _RECORD_SECONDS = 30.0
 """A host is recorded with its GPUs at most so often, when their processes change."""
@@ -33,9 +30,8 @@ _MOST_SAID = 100
 class GpuWatch:
     """Keeps the GPUs of all hosts in their views."""
 
-    def __init__(self, shell: RunShell) -> None:
-        self._shell = shell
-        self._data = shell.data
+    def __init__(self, core: Core, record: Callable[[GpuSample], None]) -> None:
+        self._core, self._data, self._record = core, core.data, record
         self._recorded: dict[str, tuple[float, tuple[object, ...]]] = {}
         """When each host was recorded with its GPUs last, and what was known of them then."""
         self._said: set[str] = set()
@@ -45,7 +41,7 @@ class GpuWatch:
         """GPUs of the last look that found a process of the task on one of them."""
         self._compared: set[str] = set()
         """Hosts whose GPUs were compared with what the plan gives away."""
-        self.looks: dict[str, asyncio.Task[None]] = {}
+        self._looks: dict[str, asyncio.Task[None]] = {}
         """Questions about GPUs of hosts on which a task has failed, which are open, not for
         long."""
         self._errors: dict[tuple[str, str], int] = {}
@@ -53,16 +49,16 @@ class GpuWatch:
 
     def seen(self, host: str, told: Sequence[GpuView], problem: str) -> None:
         """Takes what an agent says of a host's GPUs."""
-        with self._shell.bulkhead.around(Look.GPUS):
+        with self._core.bulkhead.around(Look.GPUS):
             self._see(host, told, problem)
 
     def _see(self, host: str, told: Sequence[GpuView], problem: str) -> None:
         now = time.time()
         gpus = self._views(host, told, now)
-        self._data.update_host(host, gpus=gpus, gpu_problem=problem)
+        self._core.gauges.gpus(host, gpus, problem)
         if not gpus:
             return
-        self._shell.record(gpu_sample(host, gpus, now))
+        self._record(gpu_sample(host, gpus, now))
         self._look_for_sentences(host, gpus)
         for task in gpu_memory(gpus):
             self._with_task[task] = gpus
@@ -70,28 +66,32 @@ class GpuWatch:
         recorded_at, recorded = self._recorded.get(host, (0.0, ()))
         if facts != recorded and now - recorded_at >= _RECORD_SECONDS:
             self._recorded[host] = now, facts
-            self._data.add(self._data.hosts[host])
+            self._core.gauges.record_host(host)
 
     def look(self, host: str) -> None:
         """Asks for the GPUs of a host on which a task has failed: an Xid error of the last seconds
         would come with the next report, which is never made."""
-        if self._data.hosts[host].gpus and host not in self.looks:
-            self.looks[host] = self._shell.spawn(self._ask(host), f"GPUs of {host}")
+        if self._data.hosts[host].gpus and host not in self._looks:
+            look = self._looks[host] = self._core.spawn(self._ask(host), f"GPUs of {host}")
+            look.add_done_callback(lambda _: self._looks.pop(host, None))
+
+    async def answered(self, host: str | None = None) -> None:
+        """Waits for open questions about the GPUs of a host, or of all; not for long."""
+        looks = [look for name, look in self._looks.items() if host in (None, name)]
+        if looks:
+            await asyncio.wait(looks)
 
     def give_up(self) -> None:
-        """Has nobody wait for an answer any more."""
-        for look in self.looks.values():
+        """Cancels the open questions."""
+        for look in self._looks.values():
             look.cancel()
 
     async def _ask(self, host: str) -> None:
-        try:
-            with suppress(AgentError, TimeoutError):
-                async with asyncio.timeout(_LOOK_SECONDS):
-                    answer = await self._shell.links[host].ask(GpusQuestion())
-                if answer.gpus:
-                    self.seen(host, answer.gpus, answer.why)
-        finally:
-            del self.looks[host]
+        with suppress(AgentError, TimeoutError):
+            async with asyncio.timeout(_LOOK_SECONDS):
+                answer = await self._core.links[host].ask(GpusQuestion())
+            if answer.gpus:
+                self.seen(host, answer.gpus, answer.why)
 
     def of_task(self, task: TaskView) -> tuple[GpuView, ...]:
         """The GPUs of a task, or their MIG instances, with the processes that were there beside its
@@ -125,16 +125,16 @@ class GpuWatch:
             self._told |= troubles
             at_work = any(task.attempt for task in tasks)
             question = GpuSentences(host, gpus, given, at_work)
-            self._shell.spawn(self._ask_for_sentences(question), f"sentences about {host}")
+            self._core.spawn(self._ask_for_sentences(question), f"sentences about {host}")
 
     async def _ask_for_sentences(self, question: GpuSentences) -> None:
-        for sentence in await self._shell.bulkhead.ask(question) or ():
+        for sentence in await self._core.bulkhead.ask(question) or ():
             self._say(sentence)
 
     def _say(self, sentence: str) -> None:
         if sentence not in self._said and len(self._said) < _MOST_SAID:
             self._said.add(sentence)
-            self._shell.note(sentence)
+            self._core.note(sentence)
 
     def _views(self, host: str, told: Sequence[GpuView], now: float) -> tuple[GpuView, ...]:
         """The GPUs of a host with what no agent knows: errors since the run began, and since when

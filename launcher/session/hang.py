@@ -13,12 +13,11 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..ids import TaskId, named_tasks
 from ..printable import printable
@@ -27,10 +26,11 @@ from ..run.cause import Kind, Verdict
 from ..run.snapshot import HangView, Metric, TaskView
 from ..run.stack_groups import Stacks, record
 from ..run.states import AT_WORK, Hang, TaskState
+from .core import Core
+from .judge import Judge
 from .looks import Headline, Look
-
-if TYPE_CHECKING:
-    from .run_shell import RunShell
+from .output import Outputs
+from .stack_collector import StackCollector
 
 _LONGEST_TEXT = 600
 TICK = 1.0
@@ -258,9 +258,19 @@ class HangWatch:
     """Finds tasks that have stalled, looks at a run that seems to hang, and keeps what it has found
     in the run's record and folder, until the run goes on."""
 
-    def __init__(self, shell: RunShell) -> None:
-        self._shell = shell
-        self._data = shell.data
+    def __init__(
+        self,
+        core: Core,
+        outputs: Outputs,
+        stacks: StackCollector,
+        judge: Judge,
+        folder: Path,
+        stalled: Callable[[Collection[TaskId]], None] | None,
+    ) -> None:
+        """`stalled`, if any, is called with tasks that have stalled."""
+        self._core, self._data = core, core.data
+        self._outputs, self._stacks, self._judge = outputs, stacks, judge
+        self._folder, self._tell_stalled = folder, stalled
         self._stalls = StallDetector()
         self._silences = Silences()
         self._quiet = QuietRun()
@@ -279,41 +289,41 @@ class HangWatch:
 
     def watch_silence(self, task: TaskId, seconds: float) -> None:
         """Says so when a task has written nothing for `seconds`, but that it waits."""
-        self._silences.watch(task, seconds, self._shell.outputs.went_on.get(task))
+        self._silences.watch(task, seconds, self._outputs.went_on.get(task))
 
     def watch(self) -> None:
         """Looks for tasks that have stalled, and whether a run that hung goes on. To be called once
         a `TICK` while tasks are at work."""
-        data, shell = self._data, self._shell
-        near, over = self._silences.find_watched(data.tasks, shell.outputs.went_on)
+        core, tasks = self._core, self._data.tasks
+        near, over = self._silences.find_watched(tasks, self._outputs.went_on)
         if near:
-            shell.spawn(self._look_at_ends(near), "hang")
+            core.spawn(self._look_at_ends(near), "hang")
         if over:
-            shell.spawn(self._tell_silences(over), "silence")
-        with shell.bulkhead.around(Look.HANGS):
+            core.spawn(self._tell_silences(over), "silence")
+        with core.bulkhead.around(Look.HANGS):
             self._find()
 
     def _find(self) -> None:
         """Finds what hangs; nothing but a sentence depends on it."""
-        data, shell = self._data, self._shell
+        data, core = self._data, self._core
         if silent := self._silences.find(data.tasks):
-            shell.spawn(self._look_for_exits(silent), "hang")
+            core.spawn(self._look_for_exits(silent), "hang")
         if self._quiet.is_due(self._cluster) and data.run.verdict is None:
-            shell.spawn(self._look_at_quiet_run(), "hang")
+            core.spawn(self._look_at_quiet_run(), "hang")
         stalled = self._stalls.find(data.tasks)
-        for task, seconds in stalled.items():
-            data.update_task(task, stalled_since=time.time() - seconds)
         if stalled:
-            shell.publish()
+            now = time.time()
+            since = {task: now - seconds for task, seconds in stalled.items()}
+            core.feed(ev.TasksStalled(now, since))
             self.begin(Hang.STALLED, *stalled)
         elif data.run.verdict is not None and self._goes_on():
-            shell.feed(ev.HangJudged(time.time(), None))
+            core.feed(ev.HangJudged(time.time(), None))
 
     async def _tell_silences(self, over: Mapping[TaskId, float]) -> None:
         for task, seconds in over.items():
-            awaits = self._shell.outputs.awaits.get(task)
+            awaits = self._outputs.awaits.get(task)
             serves = (task, self._data.tasks[task].attempt) in self._serving
-            self._shell.feed(ev.OutputStalled(time.time(), task, seconds, awaits, serves))
+            self._core.feed(ev.OutputStalled(time.time(), task, seconds, awaits, serves))
             await asyncio.sleep(0)  # thousands may hang, and beats do not wait for them
 
     def _goes_on(self) -> bool:
@@ -348,19 +358,18 @@ class HangWatch:
         """Takes note of a metric line, which was heard then: its task goes on."""
         views = self._data
         view = views.tasks[metric.id]
-        with self._shell.bulkhead.around(Look.HANGS):
+        with self._core.bulkhead.around(Look.HANGS):
             self._stalls.observe(view, metric.values, time.monotonic() - heard)
         if view.stalled_since is not None:
-            views.update_task(metric.id, stalled_since=None)
-            self._shell.publish()
+            self._core.feed(ev.TaskGoesOn(time.time(), metric.id))
 
     async def judge_look(self, found: Stacks) -> Verdict | None:
         """The task for which all others wait, by a look that a person has asked for: nobody knows
         whether the run hangs, so it is never sure. A person gets the stacks in any case, and in
         time."""
-        with self._shell.bulkhead.around(Look.HANGS), suppress(TimeoutError):
+        with self._core.bulkhead.around(Look.HANGS), suppress(TimeoutError):
             async with asyncio.timeout(_JUDGE_SECONDS):
-                judge, moving = self._shell.judge, self._stalls.moving
+                judge, moving = self._judge, self._stalls.moving
                 verdict, _ = await judge.judge_waiting(found, moving, judge.outputs())
                 return None if verdict is None else verdict.doubted()
         return None
@@ -379,11 +388,11 @@ class HangWatch:
         does nothing, or do nothing since a host was lost, and two looks some time apart have found
         it so. It is no stall: nobody knows the pace of such a run, and no hook is run.
         """
-        with self._shell.bulkhead.around(Look.HANGS):
+        with self._core.bulkhead.around(Look.HANGS):
             if not self._may_look(Hang.SILENT):
                 return
-            judge = self._shell.judge
-            outputs, found = judge.outputs(), await self._shell.stacks.take()
+            judge = self._judge
+            outputs, found = judge.outputs(), await self._stacks.take()
             moving = self._stalls.moving
             verdict, loud = await judge.judge_waiting(found, moving, outputs, _QUIET_LOOK)
             if verdict is None or not verdict.sure:
@@ -399,15 +408,15 @@ class HangWatch:
 
     def begin(self, reason: Hang, *about: TaskId) -> None:
         """Begins to look; nobody waits for it. `about` are the tasks that seem to hang."""
-        self._shell.spawn(self._look(reason, about), "hang")
+        self._core.spawn(self._look(reason, about), "hang")
 
     async def _look_at_ends(self, tasks: Collection[TaskId]) -> None:
         """Finds those of the silent tasks that only serve others, which is no hang, and looks at
         what the others hang of."""
-        with self._shell.bulkhead.around(Look.HANGS):
+        with self._core.bulkhead.around(Look.HANGS):
             attempts = {task: self._data.tasks[task].attempt for task in tasks}
             self._serving.difference_update(attempts.items())
-            for found in (await self._shell.stacks.take(tuple(tasks))).tasks:
+            for found in (await self._stacks.take(tuple(tasks))).tasks:
                 if found.main.only_serves:
                     self._serving.add((found.task, attempts[found.task]))
         for task, attempt in attempts.items():
@@ -417,22 +426,22 @@ class HangWatch:
     async def _look_for_exits(self, silent: Mapping[TaskId, float]) -> None:
         """Finds those of the silent tasks that have raised, and whose interpreters do not come to
         their end."""
-        with self._shell.bulkhead.around(Look.HANGS):
-            for task, exception in (await self._shell.judge.exceptions_in_exit(silent)).items():
+        with self._core.bulkhead.around(Look.HANGS):
+            for task, exception in (await self._judge.exceptions_in_exit(silent)).items():
                 attempt = self._data.tasks[task].attempt
                 self._in_exit[task] = attempt
                 event = ev.HangsInExit(time.time(), task, attempt, exception, silent[task])
-                self._shell.feed(event)
+                self._core.feed(event)
                 self.begin(Hang.IN_EXIT, task)
 
     async def _look(self, reason: Hang, about: Collection[TaskId]) -> None:
         tasks = self._data.tasks
         known = reason is Hang.AT_END and any(self._hangs_in_exit(tasks[task]) for task in about)
         if not known and self._may_look(reason):
-            with self._shell.bulkhead.around(Look.HANGS):
+            with self._core.bulkhead.around(Look.HANGS):
                 await self._record_places(reason, about)
-        if reason is Hang.STALLED and self._shell.hooks is not None:
-            self._shell.hooks.stalled(about)
+        if reason is Hang.STALLED and self._tell_stalled is not None:
+            self._tell_stalled(about)
 
     def _may_look(self, reason: Hang) -> bool:
         """Whether a look is due: tasks are disturbed seldom."""
@@ -446,18 +455,18 @@ class HangWatch:
 
     async def _record_places(self, reason: Hang, about: Collection[TaskId]) -> None:
         """Records where the tasks are, and what they hang of, for whoever follows the run."""
-        data, found = self._data, await self._shell.stacks.take()
+        data, found = self._data, await self._stacks.take()
         if reason is Hang.NOT_READY:
             about = [view.id for view in data.tasks.values() if _is_starting(view)]
         lasts = ((view.id, view.last_output) for view in data.tasks.values())
         silent = {task: found.time - last for task, last in lasts if last is not None}
-        text = await self._shell.bulkhead.ask(Headline(found, silent, tuple(about)))
+        text = await self._core.bulkhead.ask(Headline(found, silent, tuple(about)))
         if not text:
             return
         moving = self._stalls.moving  # a task may make steps, and never listen
         hanging = {task: max(1.0, silent.get(task, 0.0)) for task in about if task not in moving}
         hanging |= self._stalls.stalled
-        verdict = await self._shell.judge.judge_hang(found, hanging, moving)
+        verdict = await self._judge.judge_hang(found, hanging, moving)
         self._tell(reason, about, found, text, verdict)
 
     def _tell(
@@ -469,21 +478,19 @@ class HangWatch:
         verdict: Verdict | None,
     ) -> None:
         """Records what a look has found."""
-        data = self._data
-        if data.phase not in AT_WORK:
+        if self._data.phase not in AT_WORK:
             return
-        file = self._shell.folder.path / f"stacks-{reason}.json"
+        file = self._folder / f"stacks-{reason}.json"
         _write_in_thread(file, replace(found, verdict=verdict))
         view = HangView(reason, printable(text, _LONGEST_TEXT), file.name, found.time)
-        data.update_run(hang=view)
-        self._shell.feed(ev.HangJudged(time.time(), verdict))
+        self._core.feed(ev.HangJudged(time.time(), verdict, view))
         now = time.monotonic()
         if now - self._noted.get(reason, -_AGAIN_SECONDS) >= _AGAIN_SECONDS:
             self._noted[reason] = now
             names = f"{named_tasks(about)} " if about else ""
             why = view.text if verdict is None else verdict.text
             note = f"{names}{_REASONS[reason]}: {why} (all stacks: {file.name})"
-            self._shell.note(note)
+            self._core.note(note)
 
 
 def _is_starting(view: TaskView) -> bool:

@@ -20,18 +20,17 @@ import time
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from ..cluster.file_model import hook_problem
+from ..crossing import awaited
 from ..frozen import frozen
 from ..ids import TaskId
 from ..run.snapshot import Snapshot
 from ..run.views import Views
 from ..store.logs import tail_lines
 from ..store.stream import plain
-
-if TYPE_CHECKING:
-    from .run_shell import RunShell
+from .core import Core
 
 HOOK_SECONDS = 10.0
 _PACE = 0.05
@@ -137,9 +136,9 @@ _NULL = ("outcome", "exit_code", "first_failure", "verdict", "receipt")
 class HookRunner:
     """Runs the hooks of one run. Everything belongs to the launcher's loop."""
 
-    def __init__(self, shell: RunShell) -> None:
-        cluster, plan = shell.data.cluster, shell.data.plan
-        self._shell = shell
+    def __init__(self, core: Core, folder: Path) -> None:
+        cluster, plan = core.data.cluster, core.data.plan
+        self._core, self._folder = core, folder
         self._commands: dict[str, Sequence[str]] = {
             name.removeprefix("on_"): command
             for name, command in cluster.hooks
@@ -159,7 +158,8 @@ class HookRunner:
     def stalled(self, tasks: Collection[TaskId]) -> None:
         """Tells the hook for it that tasks have stalled."""
         if "stall" in self._commands and not self._finishing:
-            self._start(self._run("stall", self._shell.snapshot(), tasks))
+            self._core.gauges.waiting(None)
+            self._start(self._run("stall", self._core.data.snapshot(), tasks))
 
     def stop(self) -> None:
         """Kills the hooks of the run's end, if it has come: nobody waits for them any more."""
@@ -179,7 +179,7 @@ class HookRunner:
     async def _check(self, event: str) -> None:
         """Notes a program that is not there, long before it is needed."""
         if problem := await _in_thread(self._program(event).problem):
-            self._shell.note(f"hook on_{event}: {problem}; it will not run")
+            self._core.note(f"hook on_{event}: {problem}; it will not run")
 
     def _end(self, final: Snapshot) -> None:
         if final.exit_code == 0:
@@ -200,14 +200,14 @@ class HookRunner:
     async def _run(self, event: str, snapshot: Snapshot, stalled: Collection[TaskId] = ()) -> None:
         if event not in self._commands:
             return
-        document = hook_document(event, snapshot, self._shell.folder.path, time.time(), stalled)
+        document = hook_document(event, snapshot, self._folder, time.time(), stalled)
         environ = {name: text for name, text in os.environ.items() if name not in self._secrets}
         environ |= {"TFMUX_EVENT": event, "TFMUX_RUN": snapshot.run_id}
         environ["TFMUX_OUTCOME"] = document["outcome"] or ""
         program, text = self._program(event), json.dumps(document).encode() + b"\n"
         said = await _in_thread(lambda: program.run(text, environ, self._stopped))
         if said:
-            self._shell.note(f"hook on_{event}: {said}")
+            self._core.note(f"hook on_{event}: {said}")
 
 
 def hook_document(
@@ -228,23 +228,14 @@ def hook_document(
 async def _in_thread(work: Callable[[], str]) -> str:
     """Result of `work`, on a thread that is left behind when it does not come back: the program
     may be on a disk that does not answer."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[str] = loop.create_future()
+    done, settle = awaited(str)
 
     def run() -> None:
         try:
             text = work()
         except Exception as error:  # a fault of ours must not end the launcher
             text = f"{type(error).__name__}: {error}"
-
-        def settle() -> None:
-            if not done.done():
-                done.set_result(text)
-
-        try:
-            loop.call_soon_threadsafe(settle)
-        except RuntimeError:
-            return  # the loop has ended
+        settle(text)
 
     try:
         threading.Thread(target=run, name="hook", daemon=True).start()

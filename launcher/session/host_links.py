@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..cluster.choices import OnDisconnect
@@ -37,13 +39,15 @@ from ..plan.run_plan import HostPlan, TaskPlan
 from ..quantities import span
 from ..run import events as ev
 from ..run.snapshot import HostReceipt
-from ..run.state import named
+from ..run.state import RunData, named
 from ..run.states import Halt, Purpose, RunPhase, StoppedBy
+from .core import Core
 from .gpu_watch import GpuWatch
+from .output import Outputs
 
 if TYPE_CHECKING:
+    from ..hosts.auth_prompt import PromptHandler
     from ..hosts.ssh import SshConnector
-    from .run_shell import RunShell
 
 STATS_SECONDS = 5.0
 _HALTS = {"T": Halt.STOPPED, "D": Halt.WAITING}
@@ -59,26 +63,43 @@ _NO_REASON = "its agent does not say why"
 class HostLinks:
     """One link a host; implements `hosts.link.Listener`."""
 
-    def __init__(self, shell: RunShell) -> None:
-        self._shell = shell
-        self._data, self._links = shell.data, shell.links
+    def __init__(
+        self,
+        core: Core,
+        outputs: Outputs,
+        logins: SshConnector | None,
+        folder: Path,
+        crash: Callable[[str, BaseException], object],
+        *,
+        attached: bool,
+        kills: bool,
+    ) -> None:
+        """
+        Args:
+            logins: what logs in to hosts; None where nothing goes over SSH.
+            crash: ends the launcher for what nobody expected.
+            attached: an earlier launcher has begun the run: a host that cannot be reached is tried
+                again and again.
+            kills: this launcher was started to end the run.
+        """
+        self._core, self._outputs, self.logins = core, outputs, logins
+        self._data, self._links = core.data, core.links
+        self._folder, self._crash = folder, crash
+        self._attached, self._kills = attached, kills
         allow_connections(len(self._data.plan.hosts))
         self.tasks: dict[str, asyncio.Task[None]] = {}
         """Work of each link."""
         self.welcomes: dict[str, Welcome] = {}
         """Greeting of each host's agent."""
-        self.logins = _logins(shell)
-        self.stats = HostStats(shell)
-        self.forwarding = Forwarding(shell)
+        self._forwarding = Forwarding(core)
         self._numbers = {task.id: number for number, task in enumerate(self._data.plan.tasks)}
 
     def connect(self) -> None:
         """Begins the link to each host; nothing is waited for."""
-        self._shell.closing.push_async_callback(self._close)
         for host in self._data.plan.hosts:
             self._connect(host)
 
-    async def _close(self) -> None:
+    async def aclose(self) -> None:
         """Lets go of all hosts."""
         closing = [asyncio.create_task(link.aclose()) for link in self._links.values()]
         if closing:
@@ -101,18 +122,20 @@ class HostLinks:
             _, left = await asyncio.wait(held, timeout=_TAKEN_SECONDS)
             if left:
                 hosts = named(held[task] for task in left)
-                self._shell.note(f"not taken over: {hosts}; agents there act without a launcher")
+                self._core.note(f"not taken over: {hosts}; agents there act without a launcher")
 
     def _connect(self, host: HostPlan) -> None:
-        # A host that cannot be reached is tried again and again where the run has begun before.
-        persistent, folder = self._shell.attached, self._shell.folder.path
-        background = self._data.run.background
+        settings = LinkSettings.of(
+            self._data.plan,
+            host,
+            self._folder,
+            persistent=self._attached,
+            background=self._data.run.background,
+        )
         link = Link(
-            LinkSettings.of(
-                self._data.plan, host, folder, persistent=persistent, background=background
-            ),
+            settings,
             transport_factory(host, self.logins),
-            self._shell.outputs.monitor,
+            self._outputs.monitor,
             self,
             self._ending,
         )
@@ -121,11 +144,11 @@ class HostLinks:
         task.add_done_callback(partial(self._link_ended, host.name))
 
     def _ending(self) -> bool:
-        return self._shell.kills or self._data.phase in (RunPhase.KILLING, RunPhase.ENDED)
+        return self._kills or self._data.phase in (RunPhase.KILLING, RunPhase.ENDED)
 
     def _link_ended(self, host: str, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._shell.crash(f"link to {host}", error)
+            self._crash(f"link to {host}", error)
 
     # --- what links say -------------------------------------------------------------------
 
@@ -137,7 +160,7 @@ class HostLinks:
             last = attempts[-1].number if attempts else 0
             link.follow(task.id, self._numbers[task.id], task.log_limit, last)
         held = tuple(ev.HeldTask(one.task, one.attempt, one.gated) for one in welcome.tasks)
-        self._shell.feed(ev.HostUp(time.time(), host, held, welcome.previous_end))
+        self._core.feed(ev.HostUp(time.time(), host, held, welcome.previous_end))
         for facts in welcome.tasks:
             self._add_facts(facts)
         # An answer says what the agent holds; a greeting is all that it has got of the rules.
@@ -157,7 +180,7 @@ class HostLinks:
         rules = Rules.of(plan, background=self._data.run.background)
         link.change_rules(rules)
         if link.connected:
-            self._shell.spawn(self._await_lease(host, link, rules), f"lease of {host}")
+            self._core.spawn(self._await_lease(host, link, rules), f"lease of {host}")
 
     async def _await_lease(self, host: str, link: Link, rules: Rules) -> None:
         session = link.sessions
@@ -165,36 +188,36 @@ class HostLinks:
             await link.ask(RulesQuestion(rules))
         except AgentError as error:
             if link.connected and link.sessions == session:  # else it is asked when it is back
-                self._shell.note(
+                self._core.note(
                     f"{host} has not confirmed a lease of {span(rules.lease)}: {error.reason}"
                 )
         else:
-            self._shell.feed(ev.LeaseConfirmed(time.time(), host, rules.lease))
+            self._core.feed(ev.LeaseConfirmed(time.time(), host, rules.lease))
 
     def link_lost(self, host: str, reason: str) -> None:
         link = self._links[host]
         until = time.time() + self._data.longest_lease(host)
         until -= time.monotonic() - link.last_heard if link.last_heard else 0.0
         lost = ev.HostLost(time.time(), host, reason, max(0.0, until), link.agent_gone)
-        self._shell.feed(lost)
+        self._core.feed(lost)
 
     def link_refused(self, host: str, error: HostError) -> None:
-        self._shell.feed(ev.HostRefused(time.time(), host, error.reason, error.code))
+        self._core.feed(ev.HostRefused(time.time(), host, error.reason, error.code))
 
     def link_superseded(self, host: str, by: str, purpose: Purpose) -> None:
-        self._shell.feed(ev.Superseded(time.time(), host, by, purpose))
+        self._core.feed(ev.Superseded(time.time(), host, by, purpose))
 
     def agent_silent(self, host: str) -> None:
-        if self._links[host].sessions or self._shell.attached:  # else it is being made
-            self._shell.feed(ev.AgentSilent(time.time(), host))
+        if self._links[host].sessions or self._attached:  # else it is being made
+            self._core.feed(ev.AgentSilent(time.time(), host))
 
     def agent_said(self, host: str, message: Message) -> None:
-        outputs = self._shell.outputs
+        outputs = self._outputs
         match message:
             case KillReceipt() as receipt:
                 self._receipt(host, receipt)
             case AgentNote(text=text):
-                self._shell.note(f"{host}: {text}")
+                self._core.note(f"{host}: {text}")
             case Started() as facts:
                 self._add_facts(facts)
             case Listening() as facts:
@@ -208,7 +231,7 @@ class HostLinks:
                 for size, why in ((facts.lost, "the disk there is full"), (facts.cut, "log_limit")):
                     if size:
                         text = f"{facts.task}: {size} bytes of its log were dropped on {host}"
-                        self._shell.note(f"{text} ({why})")
+                        self._core.note(f"{text} ({why})")
 
     def _add_facts(self, facts: TaskFacts) -> None:
         """Handles what an agent knows of an attempt: it has begun, and what became of it since; or
@@ -217,25 +240,25 @@ class HostLinks:
         ends = facts.stopped_why if facts.stopped_by is StoppedBy.AGENT else ""
         error = facts.error and (facts.start_problem or facts.error)
         said = (error, facts.port_holder, facts.refused, ends)
-        self._shell.feed(ev.TaskStarted(time.time(), *began, *said))
+        self._core.feed(ev.TaskStarted(time.time(), *began, *said))
         if facts.error:
             return
         if facts.listening:
             self._listens(facts)
         if facts.ended:
-            self._shell.outputs.exited(facts, at_once=self._ending())
+            self._outputs.exited(facts, at_once=self._ending())
         if facts.eof:
-            self._shell.outputs.ended(facts)
+            self._outputs.ended(facts)
 
     def _listens(self, facts: TaskFacts) -> None:
         task, attempt = self._data.plan.task(facts.task), facts.attempt
         if facts.loopback:
-            self._shell.feed(ev.ListensOnLoopback(time.time(), task.id, attempt, facts.loopback))
+            self._core.feed(ev.ListensOnLoopback(time.time(), task.id, attempt, facts.loopback))
         # A line of its log, or a time, may be what makes it ready.
         if isinstance(task.ready, PortListens | Auto):
-            self._shell.feed(ev.TaskReady(time.time(), task.id, attempt))
+            self._core.feed(ev.TaskReady(time.time(), task.id, attempt))
         if task.forward:
-            self._shell.spawn(self.forwarding.open(task), f"forward of {task.id}")
+            self._core.spawn(self._forwarding.open(task), f"forward of {task.id}")
 
     def _receipt(self, host: str, said: KillReceipt) -> None:
         receipt = HostReceipt(
@@ -251,10 +274,10 @@ class HostLinks:
         if said.tasks is None and not (said.confirmed or said.survivors or said.doubt):
             receipt = replace(receipt, doubt=_NO_REASON)
         if said.tasks is not None and (said.signalled or said.doubt or said.survivors):
-            self._shell.note(_told(host, said))  # in no receipt of the run
+            self._core.note(_told(host, said))  # in no receipt of the run
         if said.tasks is None and not said.ids and not self._links[host].settings.has_agent:
             return  # nobody has asked: an agent that acted by itself, as its tasks' ends tell
-        self._shell.feed(ev.ReceiptReceived(time.time(), receipt, said.tasks, bool(said.ids)))
+        self._core.feed(ev.ReceiptReceived(time.time(), receipt, said.tasks, bool(said.ids)))
 
 
 def _told(host: str, said: KillReceipt) -> str:
@@ -268,21 +291,19 @@ def _told(host: str, said: KillReceipt) -> str:
     return f"{tasks} on {host}: {signalled}, {what} after {said.seconds:.2f} s{why}"
 
 
-def _logins(shell: RunShell) -> SshConnector | None:
-    """None where nothing goes over SSH."""
-    hosts = shell.data.plan.hosts
-    if shell.data.allocation is None and all(host.ssh is None for host in hosts):
+def logins_of(data: RunData, prompts: PromptHandler) -> SshConnector | None:
+    """Returns what logs in to a run's hosts; None where nothing goes over SSH."""
+    if data.allocation is None and all(host.ssh is None for host in data.plan.hosts):
         return None
-    return ssh_connector(shell.prompts)
+    return ssh_connector(prompts)
 
 
 class HostStats:
     """Asks all connected hosts at once for their figures."""
 
-    def __init__(self, shell: RunShell) -> None:
-        self._shell = shell
-        self._data, self._links = shell.data, shell.links
-        self.gpus = GpuWatch(shell)
+    def __init__(self, core: Core, gpus: GpuWatch) -> None:
+        self._core, self._gpus = core, gpus
+        self._data, self._links = core.data, core.links
         self._heard_at: dict[str, float] = {}
         """When each host was heard last, by the clock of its link."""
         self._waiting: dict[TaskId, float] = {}
@@ -300,7 +321,7 @@ class HostStats:
                 for task in done:
                     task.result()
             asked = {host: task for host, task in asked.items() if not task.done()}
-            self._shell.publish()
+            self._core.publish()
             await asyncio.sleep(STATS_SECONDS)
 
     async def _ask(self, host: str) -> None:
@@ -309,14 +330,10 @@ class HostStats:
                 stats = await self._links[host].ask(Stats())
                 tasks = self._data.tasks
                 live = {task for task in stats.tasks if task in tasks and tasks[task].state.live}
-                self._data.update_host(
-                    host,
-                    cpu=stats.cpu,
-                    memory_used=stats.memory_used,
-                    memory_total=stats.memory_total,
-                    usage={task: stats.tasks[task] for task in live},
-                )
-                self.gpus.seen(host, stats.gpus, stats.gpu_problem)
+                usage = {task: stats.tasks[task] for task in live}
+                memory = stats.memory_used, stats.memory_total
+                self._core.gauges.load(host, stats.cpu, *memory, usage)
+                self._gpus.seen(host, stats.gpus, stats.gpu_problem)
                 for task in live:
                     if tasks[task].host == host:
                         self._note_halt(task, stats.halted.get(task))
@@ -335,7 +352,8 @@ class HostStats:
                 now = since
         halt = _HALTS.get(state or "", Halt.NONE)
         if halt is not view.halted:
-            self._data.update_task(task, halted=halt, halted_since=now if halt else None)
+            event = ev.TaskHalted(time.time(), task, halt, now if halt else None)
+            self._core.feed(event)
 
     def note_heard(self) -> None:
         """Says when each host was heard last, in whole seconds, as people are shown it: one that
@@ -344,45 +362,39 @@ class HostStats:
             if link.last_heard and self._heard_at.get(host) != link.last_heard:
                 self._heard_at[host] = link.last_heard
                 when = time.time() - (time.monotonic() - link.last_heard)
-                self._data.update_host(host, last_heard=float(int(when)))
+                self._core.gauges.heard(host, when)
 
 
 class Forwarding:
     """Opens ports of this machine's loopback that lead to tasks, and says their addresses."""
 
-    def __init__(self, shell: RunShell) -> None:
-        self._shell = shell
-        self._forwarded = [task.id for task in shell.data.plan.tasks if task.forward]
+    def __init__(self, core: Core) -> None:
+        self._core = core
         self._ports: dict[TaskId, int] = {}
-
-    def closed(self) -> list[TaskId]:
-        """Tasks that have ended and whose addresses are shown."""
-        views = [self._shell.data.tasks[task] for task in self._forwarded]
-        return [view.id for view in views if view.url and not view.state.live]
 
     async def open(self, task: TaskPlan) -> None:
         """Forwards a task's port, as before where it was forwarded already."""
         if task.port is None:
             return
-        shell, wanted = self._shell, self._ports.get(task.id, 0)
+        core, wanted = self._core, self._ports.get(task.id, 0)
         try:
             port = await self._forward(task.host, task.port, wanted)
         except (HostError, OSError) as error:
             why = str(error)
             if isinstance(error, PermissionError | ConnectionRefusedError):
                 why = channel_problem(task.host, task.port, error)
-            shell.data.update_task(task.id, url="")
-            shell.note(f"{task.id} is not forwarded: {why}")
+            core.feed(ev.Forwarded(time.time(), task.id, ""))
+            core.note(f"{task.id} is not forwarded: {why}")
             return
-        shell.data.update_task(task.id, url=f"http://127.0.0.1:{port}/")
+        url = f"http://127.0.0.1:{port}/"
+        core.feed(ev.Forwarded(time.time(), task.id, url))
         if port != wanted:
             self._ports[task.id] = port
-            shell.note(f"{task.id} is at http://127.0.0.1:{port}/")
-        shell.publish()
+            core.note(f"{task.id} is at {url}")
 
     async def _forward(self, host: str, port: int, wanted: int) -> int:
         """The port here. A program may listen on another address first."""
-        link = self._shell.links[host]
+        link = self._core.links[host]
         for seconds in _CHANNEL_PAUSES:
             with suppress(ConnectionRefusedError):
                 return await link.forward(port, wanted)

@@ -13,16 +13,19 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
 
 from ..agent.not_found import NOT_STARTED
 from ..cluster.roles import Role
+from ..crossing import loop_caller
 from ..ids import TaskId
 from ..run import events as ev
 from ..run.cause import Verdict
 from ..run.snapshot import TaskView
 from ..run.stack_groups import Stacks
 from ..run.states import AT_WORK, HostState, RunPhase, StoppedBy, TaskState
+from .core import Core
+from .gpu_watch import GpuWatch
 from .looks import (
     CauseOfFailure,
     CauseOfHang,
@@ -32,10 +35,8 @@ from .looks import (
     Look,
     TaskReport,
 )
-from .stack_collector import MOST_FRAMES
-
-if TYPE_CHECKING:
-    from .run_shell import RunShell
+from .output import LogMonitor
+from .stack_collector import MOST_FRAMES, StackCollector
 
 _READ_SECONDS = 2.0
 _BYTES = 64 * 1024
@@ -53,45 +54,47 @@ _MOST_WHOLE = MOST_FRAMES // 128
 class Judge:
     """Finds the cause of one run's failure: gathers what is known, and asks the bulkhead."""
 
-    def __init__(self, shell: RunShell) -> None:
-        self._shell = shell
-        self._data = shell.data
+    def __init__(
+        self, core: Core, stacks: StackCollector, monitor: LogMonitor, gpus: GpuWatch
+    ) -> None:
+        self._core, self._data = core, core.data
+        self._stacks, self._monitor, self._gpus = stacks, monitor, gpus
+        self._ask = core.bulkhead.ask
 
     async def look(self, task: TaskId) -> None:
         """Takes the stacks of all that live twice, for a failure of `task`."""
         try:
-            with self._shell.bulkhead.around(Look.VERDICT):
-                await self._shell.stacks.take()
+            with self._core.bulkhead.around(Look.VERDICT):
+                await self._stacks.take()
                 await asyncio.sleep(_LEAVE_SECONDS)
                 if self._data.phase in AT_WORK:  # nobody is being ended yet
-                    await self._shell.stacks.take()
+                    await self._stacks.take()
         finally:
-            self._shell.feed(ev.LookedAt(time.time(), task))
+            self._core.feed(ev.LookedAt(time.time(), task))
 
     async def judge(self) -> None:
         """Judges a run that has failed; its hosts have been released."""
         verdict = await self._verdict()
         if verdict is not None:
-            self._shell.feed(ev.Judged(time.time(), verdict))
+            self._core.feed(ev.Judged(time.time(), verdict))
 
     async def judge_attempt(self) -> None:
         """Judges the failure for which all tasks are started again; they have ended."""
         verdict = await self._verdict()
         if verdict is not None and self._data.phase is RunPhase.RESTARTING:
-            self._shell.feed(ev.Judged(time.time(), verdict))
+            self._core.feed(ev.Judged(time.time(), verdict))
             number = self._data.run.attempt
             text = f"cause of the failure of attempt {number}: {verdict.text}"
-            self._shell.note(text)
+            self._core.note(text)
 
     async def _verdict(self) -> Verdict | None:
-        with self._shell.bulkhead.around(Look.VERDICT):
+        with self._core.bulkhead.around(Look.VERDICT):
             views = self._views()
             logs = await self._logs(views)
-            if looks := self._shell.hosts.stats.gpus.looks:
-                await asyncio.wait(looks.values())
+            await self._gpus.answered()
             reports = self._with_logs(views, logs)
-            looked = tuple(self._shell.stacks.looks)
-            return await self._shell.bulkhead.ask(CauseOfFailure(reports, looked, self._cut))
+            looked = tuple(self._stacks.looks)
+            return await self._ask(CauseOfFailure(reports, looked, self._cut))
         return None
 
     async def judge_hang(
@@ -101,9 +104,9 @@ class Judge:
         the tasks that seem to hang, and for how many seconds, `moving` those whose metric lines
         come as usual."""
         await asyncio.sleep(_SECOND_LOOK)
-        looks = (found, await self._shell.stacks.take())
+        looks = (found, await self._stacks.take())
         reports = await self._reports(hanging, moving)
-        return await self._shell.bulkhead.ask(CauseOfHang(reports, looks, self._cut))
+        return await self._ask(CauseOfHang(reports, looks, self._cut))
 
     async def judge_waiting(
         self,
@@ -115,17 +118,16 @@ class Judge:
         """The task for which all others wait, in a run of which nothing says that it hangs, by the
         stacks that were taken now, and, where there is one, a second look some seconds later; and
         the tasks that have written since their last outputs were these `outputs`."""
-        ask = self._shell.bulkhead.ask
         reports = await self._reports({}, moving)
-        if await ask(CauseOfWaiting(reports, (found,), self._cut)) is None:
+        if await self._ask(CauseOfWaiting(reports, (found,), self._cut)) is None:
             return None, frozenset()
         await asyncio.sleep(seconds)
-        again = await self._shell.stacks.take()
+        again = await self._stacks.take()
         reports = await self._reports({}, moving)
         now = self.outputs()
         wrote = frozenset(task for task, last in now.items() if last != outputs.get(task))
         reports = tuple(replace(one, wrote=one.task in wrote) for one in reports)
-        return await ask(CauseOfWaiting(reports, (found, again), self._cut)), wrote
+        return await self._ask(CauseOfWaiting(reports, (found, again), self._cut)), wrote
 
     def outputs(self) -> dict[TaskId, float | None]:
         """When each task that is judged wrote last."""
@@ -134,13 +136,12 @@ class Judge:
     async def exceptions_in_exit(self, tasks: Collection[TaskId]) -> Mapping[TaskId, str]:
         """The exceptions of those tasks that have raised, and whose interpreters are ending: the
         text of a traceback alone is none, for programs print it and go on."""
-        ask = self._shell.bulkhead.ask
         logs = await self._logs([self._data.tasks[task] for task in tasks])
-        raised = await ask(Exceptions({task: log for task, log in logs.items() if log}))
+        raised = await self._ask(Exceptions({task: log for task, log in logs.items() if log}))
         if not raised:
             return {}
-        found = await self._shell.stacks.take(tuple(raised))
-        ending = await ask(EndingTasks(found)) or ()
+        found = await self._stacks.take(tuple(raised))
+        ending = await self._ask(EndingTasks(found)) or ()
         return {task: raised[task] for task in ending if task in raised}
 
     async def _reports(
@@ -175,7 +176,7 @@ class Judge:
     async def _logs(self, tasks: Sequence[TaskView]) -> Mapping[TaskId, bytes]:
         """The ends of the logs of their present attempts; of those that a disk keeps to itself
         none."""
-        loop, found = asyncio.get_running_loop(), dict[TaskId, bytes]()
+        call, found = loop_caller(), dict[TaskId, bytes]()
         all_read = asyncio.Event()
 
         def add(task: TaskId, data: bytes) -> None:
@@ -183,15 +184,13 @@ class Judge:
             if len(found) == len(tasks):
                 all_read.set()
 
+        def told(task: TaskId, data: bytes) -> None:
+            call(partial(add, task, data))
+
         for view in tasks:
-
-            def told(data: bytes, task: TaskId = view.id) -> None:
-                with suppress(RuntimeError):  # the loop has ended
-                    loop.call_soon_threadsafe(add, task, data)
-
             begun = view.attempts[-1].log_start if view.attempts else 0
-            size = min(_BYTES, max(0, self._shell.outputs.monitor.size(view.id) - begun))
-            self._shell.outputs.monitor.read_end(view.id, size, told)
+            size = min(_BYTES, max(0, self._monitor.size(view.id) - begun))
+            self._monitor.read_end(view.id, size, partial(told, view.id))
         if tasks:
             with suppress(TimeoutError):
                 await asyncio.wait_for(all_read.wait(), _READ_SECONDS)
@@ -228,7 +227,7 @@ class Judge:
             out_of_memory=view.out_of_memory,
             serves=plan.role is Role.PS,
             argv=tuple(plan.argv),
-            gpus=self._shell.hosts.stats.gpus.of_task(view),
+            gpus=self._gpus.of_task(view),
             busy=None if usage is None else usage[0],
             log=log,
             not_started=view.reason if view.exit_code in NOT_STARTED else "",

@@ -11,14 +11,15 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, NoReturn
 
 from ..cluster.patterns import compile_pattern
 from ..cluster.readiness import LogMatches, figures_show
+from ..crossing import loop_caller
 from ..hosts.frames import TaskFacts
 from ..hosts.link import Stored
 from ..ids import TaskId
@@ -29,13 +30,12 @@ from ..run.snapshot import Metric, TaskView
 from ..run.states import TaskState
 from ..store.disk import DiskThread
 from ..store.logs import MARK_BYTES, TAIL_BYTES, LogStore, log_tail, tail_lines
-from ..store.metrics import NO_METRICS, count_of, latest_metrics, with_newer
+from ..store.metrics import NO_METRICS, LatestMetrics, count_of, with_newer
+from ..store.run_writer import RunWriter
 from ..store.runs import SLOW_DISK_SECONDS
 from .bulkhead import Bulkhead
+from .core import Core
 from .looks import LineNews, Look, LookQuestion, NewFigures, NewLines, Victims
-
-if TYPE_CHECKING:
-    from .run_shell import RunShell
 
 _AGAIN_SECONDS = 1.0
 _LOOK = 1 << 20
@@ -489,17 +489,33 @@ class Outputs:
     """The logs of a run's tasks as they grow, and the ends of its tasks, which are told only
     when their output is here to the last byte, if the disk takes it."""
 
-    def __init__(self, shell: RunShell, logs: LogStore) -> None:
-        self._shell = shell
-        self._data = shell.data
-        self._latest = dict(latest_metrics(shell.folder.metrics)) if shell.attached else {}
-        """The metrics of each task, also from before an attach."""
+    def __init__(
+        self,
+        core: Core,
+        logs: LogStore,
+        disk: DiskWatch,
+        latest: Mapping[TaskId, LatestMetrics],
+        publish_line: Callable[[Metric, float], None],
+        crash: Callable[[str, BaseException], NoReturn],
+    ) -> None:
+        """
+        Args:
+            latest: the metrics of each task from before an attach.
+            publish_line: gets each metric line, and when it was heard by the clock that nobody
+                sets.
+            crash: ends the launcher for what nobody expected.
+        """
+        self._core, self._data, self._disk = core, core.data, disk
+        self._publish_metric, self._crash = publish_line, crash
+        self._latest = dict(latest)
         self._total_told: int | None = None
         self._publishing = False
         self._hosts_of = {task.id: task.host for task in self._data.plan.tasks}
-        crash = partial(shell.crash, "logs")
-        self.monitor = LogMonitor(self._data.plan, logs, self._wake, crash, shell.bulkhead)
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.monitor = LogMonitor(
+            self._data.plan, logs, self._wake, partial(crash, "logs"), core.bulkhead
+        )
+        self._call: Callable[[Callable[[], object]], None] | None = None
+        """Calls a function on the loop, from the monitor's thread."""
         self._woken = False
         self._metrics: dict[TaskId, list[_MetricLine]] = {}
         self._exits: dict[TaskId, TaskFacts] = {}
@@ -521,24 +537,19 @@ class Outputs:
 
     def begin(self) -> None:
         """Takes note of the running loop; called in it, before any output."""
-        self._loop = asyncio.get_running_loop()
-        views = self._data
+        self._call = loop_caller()
+        gauges, tasks = self._core.gauges, self._data.tasks
         for task, latest in self._latest.items():
-            if task in views.tasks:
-                views.update_task(task, **latest.figures(views.tasks[task].last_output))
-        for task in views.tasks:
-            views.update_task(task, log_size=self.monitor.size(task))
+            if task in tasks:
+                gauges.metrics(task, latest.figures(tasks[task].last_output))
+        for task in tasks:
+            gauges.log_size(task, self.monitor.size(task))
+        self._wake()  # for what was found before
 
     # --- what the monitor finds -----------------------------------------------------------
 
-    def _call(self, function: Callable[[], None]) -> None:
-        """Calls a function on the loop; from the monitor's thread."""
-        if self._loop is not None:
-            with suppress(RuntimeError):  # the loop has ended
-                self._loop.call_soon_threadsafe(function)
-
     def _wake(self) -> None:
-        if not self._woken:
+        if not self._woken and self._call is not None:
             self._woken = True
             self._call(self._process_findings)
 
@@ -548,7 +559,7 @@ class Outputs:
         try:
             self._handle(found)
         except Exception as error:
-            self._shell.crash("logs", error)
+            self._crash("logs", error)
 
     def _handle(self, found: OutputNews) -> None:
         for stored, count in found.stored.items():
@@ -559,7 +570,7 @@ class Outputs:
         self.awaits.update(found.awaits)
         for task, last in found.wrote.items():
             size = self.monitor.size(task)
-            self._data.update_task(task, last_output=last, log_size=size)
+            self._core.gauges.output(task, last, size)
         self._lost.update(found.lost)
         if found.wrote and not self._publishing:
             self._publishing = True
@@ -571,9 +582,9 @@ class Outputs:
                 for line in lines:
                     self._metrics[task] = line.joined(self._metrics.get(task, []))
         for task, attempt in found.ready:
-            self._shell.feed(ev.TaskReady(time.time(), task, attempt))
+            self._core.feed(ev.TaskReady(time.time(), task, attempt))
         if found.trouble:
-            self._shell.disk.complain(found.trouble)
+            self._disk.complain(found.trouble)
         for task in found.wrote:
             if task in self._exits:
                 self._check_exit(task)
@@ -581,7 +592,7 @@ class Outputs:
 
     def _show(self) -> None:
         self._publishing = False
-        self._shell.publish()
+        self._core.publish()
 
     def _publish_metrics(self) -> None:
         metrics, self._metrics = self._metrics, {}
@@ -594,15 +605,15 @@ class Outputs:
         latest = self._latest.get(task, NO_METRICS).updated(now, values, line.rate)
         self._latest[task] = latest
         view = self._data.tasks[task]
-        self._data.update_task(task, **latest.figures(view.last_output))
+        self._core.gauges.metrics(task, latest.figures(view.last_output))
         named = (values.get("step"), values.get("loss"))
         metric = Metric(task, view.host, values, line.rate, *named, time=now)
-        self._shell.record_metric(metric, line.heard)
+        self._publish_metric(metric, line.heard)
         total = count_of(values, "total")
         news = total is not None and total != self._total_told
         if news or (values and self._awaits_metrics(task)):
             self._total_told = total if news else self._total_told
-            self._shell.feed(ev.MetricsSeen(time.time(), task, total))
+            self._core.feed(ev.MetricsSeen(time.time(), task, total))
 
     def _awaits_metrics(self, task: TaskId) -> bool:
         """A metric line changes the state of a task."""
@@ -690,7 +701,7 @@ class Outputs:
         return self.monitor.size(task) >= size or self._lost.get(task, -1) >= size
 
     def _count_local(self, task: TaskId, size: int) -> None:
-        if self._shell.links[self._hosts_of[task]].settings.local:
+        if self._core.links[self._hosts_of[task]].settings.local:
             self.monitor.grown(task, size)
 
     def _check_exit(self, task: TaskId) -> None:
@@ -698,7 +709,8 @@ class Outputs:
         if task not in self._tails and self._is_here(task, facts.size):
             self._tails.add(task)
             told = partial(self._report_exit, task, facts)
-            self.monitor.tail(task, lambda tail: self._call(partial(told, tail)))
+            call = self._call or loop_caller()
+            self.monitor.tail(task, lambda tail: call(partial(told, tail)))
 
     def _report_exit(self, task: TaskId, facts: TaskFacts, tail: tuple[str, ...]) -> None:
         if self._exits.get(task) is not facts:
@@ -710,7 +722,7 @@ class Outputs:
             self._tell_exit(task, facts, tail, misses_peer=False)
             return
         if not self._due:
-            self._shell.spawn(self._read_and_tell(), "ends of tasks")
+            self._core.spawn(self._read_and_tell(), "ends of tasks")
         self._due[task] = facts, tail
 
     async def _read_and_tell(self) -> None:
@@ -718,7 +730,7 @@ class Outputs:
         name, and whether another task is at fault."""
         while due := dict(self._due):
             tails = tuple(tail for _, tail in due.values())
-            missing = await self._shell.bulkhead.ask(Victims(tails)) or []
+            missing = await self._core.bulkhead.ask(Victims(tails)) or []
             missing += [False] * (len(tails) - len(missing))
             for (task, (facts, tail)), misses in zip(due.items(), missing, strict=False):
                 if self._due.get(task) == (facts, tail):
@@ -734,7 +746,7 @@ class Outputs:
     async def settle(self) -> None:
         """Waits until all that tasks have printed has been read for figures."""
         if any(map(self.monitor.unread, self._data.tasks)):
-            await self._shell.bulkhead.ask(Victims(()))
+            await self._core.bulkhead.ask(Victims(()))
             await asyncio.sleep(0)
         self._publish_metrics()
 
@@ -752,7 +764,7 @@ class Outputs:
         if not self._data.needs_tail(task, facts.attempt, facts.status):
             tail = ()
         now = time.time()
-        self._shell.feed(
+        self._core.feed(
             ev.TaskExited(
                 now,
                 task,
@@ -775,34 +787,34 @@ class Outputs:
 class DiskWatch:
     """Knows whether logs and records are being stored."""
 
-    def __init__(self, shell: RunShell) -> None:
-        self._shell = shell
+    def __init__(self, core: Core) -> None:
+        self._core = core
         self.stalled = False
         """Our disk is full, or does not answer."""
         self._said: float | None = None
         self._said_unrecorded = False
         self._said_omitted = ""
 
-    async def watch(self) -> None:
-        """Notes disks that do not answer; never ends by itself."""
+    async def watch(self, outputs: Outputs, writer: RunWriter) -> None:
+        """Notes disks that take no logs and no records; never ends by itself."""
         while True:
             await asyncio.sleep(_DISK_PACE)
-            trouble = self._shell.writer.trouble
-            self.stalled = self._shell.outputs.monitor.stalled or bool(trouble)
-            if self._shell.outputs.monitor.stalled:
+            trouble = writer.trouble
+            self.stalled = outputs.monitor.stalled or bool(trouble)
+            if outputs.monitor.stalled:
                 self.complain("the disk does not answer")
-                await self._shell.outputs.report_exits()
+                await outputs.report_exits()
             if trouble and not self._said_unrecorded:
                 text = f"events are not stored for now: {trouble}"
-                self._shell.note(text)
+                self._core.note(text)
             self._said_unrecorded = bool(trouble)
-            if self._said_omitted != (omitted := self._shell.writer.omitted):
+            if self._said_omitted != (omitted := writer.omitted):
                 self._said_omitted = omitted
-                self._shell.note(omitted)
+                self._core.note(omitted)
 
     def complain(self, reason: str) -> None:
         """Says that logs are not stored, but not all the time."""
         now = time.monotonic()
         if self._said is None or now - self._said > _SAY_AGAIN_SECONDS:
             self._said = now
-            self._shell.note(f"log not stored here for now: {reason}")
+            self._core.note(f"log not stored here for now: {reason}")

@@ -23,13 +23,15 @@ from ..quantities import counted, size
 from ..run import events as ev
 from ..run.state import RunData, named
 from ..run.states import RunPhase
-from .host_links import CLOSE_SECONDS
+from .core import Core
+from .gpu_watch import GpuWatch
+from .host_links import CLOSE_SECONDS, HostLinks
 
 if TYPE_CHECKING:
     from ..files.staging import Progress
     from ..files.trees import HostFiles
     from ..hosts.programs import HostProgram, Q
-    from .run_shell import RunShell
+    from .slurm_allocation import Allocation
 
 _LOW, _HIGH = 15000, 32000
 """Ports are picked below the range of outgoing connections (32768 and up on Linux), where any
@@ -64,16 +66,18 @@ class Ask(Protocol):
 class LaunchPreparation:
     """Asks the hosts what the plan needs to know, and brings them what the tasks need."""
 
-    def __init__(self, shell: RunShell) -> None:
-        self._shell = shell
-        self._data, self._links = shell.data, shell.links
-        self._welcomes = shell.hosts.welcomes
+    def __init__(
+        self, core: Core, hosts: HostLinks, gpus: GpuWatch, allocation: Allocation | None
+    ) -> None:
+        self._core, self._data, self._links = core, core.data, core.links
+        self._logins, self._welcomes = hosts.logins, hosts.welcomes
+        self._gpu_watch, self._allocation = gpus, allocation
         self._ports = dict(self._data.ports)
         """Picked ports, also those that an earlier launcher of the run has picked."""
         self._candidates: Iterator[int] = iter(())
         """Ports that no task of the run has yet."""
         self._gpus: dict[str, int] = {}
-        self._files = _host_files(shell.data)
+        self._files = _host_files(core.data)
         self._checking: asyncio.Task[None] | None = None
         """The questions that are asked now, or were asked last."""
         self._staging: dict[str, asyncio.Task[None]] = {}
@@ -107,7 +111,7 @@ class LaunchPreparation:
         for host, address in self._addresses(first=ports).items():
             if host in facts:
                 facts[host] = replace(facts[host], address=address)
-        self._shell.feed(ev.HostsChecked(time.time(), facts))
+        self._core.feed(ev.HostsChecked(time.time(), facts))
 
     async def _has_ports(self, plan: Plan) -> bool:
         """Whether every host has its tasks' ports free, and is found under its name; whoever has
@@ -116,11 +120,11 @@ class LaunchPreparation:
         checks = {host.name: self._check_ports(plan, host.name) for host in plan.hosts}
         if not await self._none_refuses(checks):
             return False
-        allocation = self._shell.allocation
+        allocation = self._allocation
         if allocation is None:
             return True
         for event in await allocation.check_names(plan, self._ask, self._ports):
-            self._shell.feed(event)
+            self._core.feed(event)
             if isinstance(event, ev.HostRefused):
                 return False
         return True
@@ -155,7 +159,7 @@ class LaunchPreparation:
         hosts = dict.fromkeys(plan.task(task).host for task in tasks)
         if await self._none_refuses({host: self._check_ports(plan, host, again) for host in hosts}):
             picked = {task: self._ports[task] for task in open_}
-            self._shell.feed(ev.PortsPicked(time.time(), picked))
+            self._core.feed(ev.PortsPicked(time.time(), picked))
 
     async def _none_refuses(self, checks: Mapping[str, Awaitable[str]]) -> bool:
         """Whether no check of a host has found a reason against the launch. All hosts where one has
@@ -168,7 +172,7 @@ class LaunchPreparation:
         cut = self._cut_off(connections)
         for host, reason in zip(checks, reasons, strict=True):
             if reason and host not in cut:
-                self._shell.feed(ev.HostRefused(time.time(), host, reason))
+                self._core.feed(ev.HostRefused(time.time(), host, reason))
         return not any(reasons)
 
     def _connections(self, hosts: Iterable[str]) -> dict[str, int]:
@@ -226,11 +230,11 @@ class LaunchPreparation:
         except AgentError:
             return
         self._gpus[host.name] = len(answer.gpus)
-        self._shell.hosts.stats.gpus.seen(host.name, answer.gpus, answer.why)
+        self._gpu_watch.seen(host.name, answer.gpus, answer.why)
         if answer.why:
             found = counted(len(answer.gpus), "GPU")
             text = f"{found} found on {host.name}; nvidia-smi says: {answer.why}"
-            self._shell.note(text)
+            self._core.note(text)
 
     async def _ask(
         self, host: str, kind: type[Q], seconds: float, questions: Sequence[Mapping[str, Any]]
@@ -270,8 +274,6 @@ class LaunchPreparation:
 
     def begin_program(self, host: str) -> None:
         """Starts the short program on a host that is up, so that it is there when it is needed."""
-        if not self._programs:
-            self._shell.closing.push_async_callback(self.aclose)
         if host not in self._programs:
             link = self._links[host]
             starting = asyncio.create_task(link.start_program(), name=f"program on {host}")
@@ -294,7 +296,7 @@ class LaunchPreparation:
         plan, which stay."""
         if not first:
             return {host: facts.address for host, facts in self._data.host_facts.items()}
-        logins = self._shell.hosts.logins
+        logins = self._logins
         if logins is None or self._data.allocation is not None:
             return {}
         return other_names(self._data.cluster, logins.configs).addresses
@@ -327,7 +329,7 @@ class LaunchPreparation:
         plan = self._data.plan
         host = plan.host(name)
         if not plan.sends_files(host):
-            self._shell.feed(ev.Staged(time.time(), name))
+            self._core.feed(ev.Staged(time.time(), name))
             await self._drop_program(name)  # it may have answered questions
             return
         if name in self._staging:
@@ -340,7 +342,7 @@ class LaunchPreparation:
             assert self._files is not None
             manifest = await self._files.manifest(plan, host)
             if note := self._files.new_note():
-                self._shell.note(note)
+                self._core.note(note)
             progress = partial(self._note_progress, name)
             program = await self._program(name)
             self._programs.pop(name, None)
@@ -351,27 +353,22 @@ class LaunchPreparation:
         except HostError as error:
             await asyncio.sleep(_NOTICE_SECONDS)  # a cut ends this session before the link knows it
             if not self._cut_off(connections):  # else it is staged again
-                self._shell.feed(ev.HostRefused(time.time(), name, error.reason, error.code))
+                self._core.feed(ev.HostRefused(time.time(), name, error.reason, error.code))
         except TfmuxError as error:
-            self._shell.feed(ev.HostRefused(time.time(), name, printable(str(error))))
+            self._core.feed(ev.HostRefused(time.time(), name, printable(str(error))))
         except OSError as error:
             text = f"its files were not sent: {error.strerror or error}"
-            self._shell.feed(ev.HostRefused(time.time(), name, text))
+            self._core.feed(ev.HostRefused(time.time(), name, text))
         else:
             if warning and plan.copies(host):
-                self._shell.note(warning)
-            self._shell.feed(ev.Staged(time.time(), name))
+                self._core.note(warning)
+            self._core.feed(ev.Staged(time.time(), name))
 
     def _note_progress(self, host: str, progress: Progress) -> None:
         """Notes how many bytes and files, of those that it lacks, have gone to a host."""
-        self._data.update_host(
-            host,
-            staged_bytes=progress.bytes,
-            staged_total=progress.total_bytes,
-            staged_files=progress.files,
-            staged_total_files=progress.total_files,
-        )
-        self._shell.publish()
+        size, files = (progress.bytes, progress.total_bytes), (progress.files, progress.total_files)
+        self._core.gauges.sent(host, *size, *files)
+        self._core.publish()
 
     def describe_waiting(self) -> str:
         """The hosts that do not have all files, with how much of them is there."""

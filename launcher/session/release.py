@@ -17,10 +17,12 @@ from ..hosts.link import Link
 from ..in_time import load_in_time
 from ..run import events as ev
 from ..run.state import named
+from .core import Core
+from .host_links import HostLinks
+from .output import DiskWatch, Outputs
 
 if TYPE_CHECKING:
     from ..files.collecting import Results
-    from .run_shell import RunShell
 
 COLLECT_STALL = 10.0
 """Patience for the last log bytes of a host."""
@@ -56,10 +58,12 @@ class _Wait:
 class Teardown:
     """Releases hosts, each when what it holds of the run is here."""
 
-    def __init__(self, shell: RunShell) -> None:
-        self._shell = shell
-        self._data, self._links = shell.data, shell.links
-        self._results = self._results_of(shell.folder.path)
+    def __init__(
+        self, core: Core, hosts: HostLinks, outputs: Outputs, disk: DiskWatch, folder: Path
+    ) -> None:
+        self._core, self._data, self._links = core, core.data, core.links
+        self._hosts, self._outputs, self._disk = hosts, outputs, disk
+        self._results = self._results_of(folder)
         self._waits: dict[str, _Wait] = {}
         """Hosts whose last log bytes have not come."""
         self._fetching = 0
@@ -78,7 +82,7 @@ class Teardown:
             return None
         from ..files.collecting import Results  # before the run begins, as `preparation` does
 
-        return Results(folder, self._shell.feed, self._note_progress)
+        return Results(folder, self._core.feed, self._note_progress)
 
     def prepare(self) -> None:
         """Packs the program that brings results, whatever becomes of its files here."""
@@ -88,8 +92,8 @@ class Teardown:
 
     def _note_progress(self, host: str, done: int, total: int) -> None:
         """Notes how many bytes of a host's results, of how many, have come back."""
-        self._data.update_host(host, collected_bytes=done, collected_total=total)
-        self._shell.publish()
+        self._core.gauges.brought(host, done, total)
+        self._core.publish()
 
     async def release(self, host: str) -> None:
         """Fetches what is left and tells the agent to go, which ends its link. Beside
@@ -106,7 +110,7 @@ class Teardown:
         with suppress(TimeoutError):
             # An agent that has bytes for us which we do not take waits for us in vain.
             async with asyncio.timeout(LEAVE_SECONDS if whole else _SHORT_LEAVE_SECONDS):
-                await asyncio.wait([self._shell.hosts.tasks[host]])
+                await asyncio.wait([self._hosts.tasks[host]])
 
     async def _bring_results(self, name: str) -> tuple[str, ...] | None:
         """The paths that are here now; None when some stay on the host, and its folder with
@@ -116,7 +120,7 @@ class Teardown:
         host = self._data.plan.host(name)
         if host.collect and self._data.run.forced and not host.local:
             reason = "the run was killed at once"
-            self._shell.feed(ev.ResultsMissing(time.time(), name, reason, host.collect))
+            self._core.feed(ev.ResultsMissing(time.time(), name, reason, host.collect))
             return None
         if host.collect and not await self._results.bring(host, self._links[name]):
             return None
@@ -155,7 +159,7 @@ class Teardown:
         while True:
             await asyncio.sleep(_PACE)
             now = time.monotonic()
-            stalled_since = (stalled_since or now) if self._shell.disk.stalled else None
+            stalled_since = (stalled_since or now) if self._disk.stalled else None
             stalled = stalled_since is not None and now - stalled_since > STALLED_SECONDS
             if stalled:
                 self.force()
@@ -175,26 +179,24 @@ class Teardown:
         views = [view for view in self._data.on_host(host) if view.attempts]
         patience = SURVIVORS_STALL if self._data.survivors_on(host) else COLLECT_STALL
         wait = self._waits[host] = _Wait(self._links[host], time.monotonic(), patience)
-        self._shell.outputs.listen(host, wait.news.set)
+        self._outputs.listen(host, wait.news.set)
         last = -1
         try:
-            while views := [view for view in views if not self._shell.outputs.is_whole(view)]:
+            while views := [view for view in views if not self._outputs.is_whole(view)]:
                 if wait.given_up:
                     text = f"the last log bytes of {host} were not received; they stay on the host"
-                    self._shell.note(text)
+                    self._core.note(text)
                     return False
-                size = sum(self._shell.outputs.monitor.size(view.id) for view in views)
+                size = sum(self._outputs.monitor.size(view.id) for view in views)
                 if size != last:
                     last, wait.since = size, time.monotonic()
                 wait.news.clear()
                 await wait.news.wait()
         finally:
-            self._shell.outputs.listen(host, None)
+            self._outputs.listen(host, None)
             del self._waits[host]
-        cut = [
-            str(view.id) for view in self._data.on_host(host) if self._shell.outputs.is_cut(view)
-        ]
+        cut = [str(view.id) for view in self._data.on_host(host) if self._outputs.is_cut(view)]
         if cut:  # nothing of it stays on the host either
             text = f"the last output of {named(cut)} is lost: its log was removed or cut"
-            self._shell.note(text)
+            self._core.note(text)
         return True

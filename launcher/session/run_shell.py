@@ -4,8 +4,8 @@ has changed and has clients told.
 It runs in a process of its own (`process`), on the loop that is the control loop: it beats, kills
 and hears receipts, so nothing on it reads log text or touches a file. That is done by workers in
 threads of their own (`output`, `store.run_writer`), which tell it what they have found. Everything
-that waits is a task here that is kept and reaped; everything that decides is in `run`. Each part of
-the launcher gets the shell, and nothing else of the others.
+that waits is a task here that is kept and reaped; everything that decides is in `run`, and nothing
+else changes the record. Its parts are made in `assembly`.
 """
 
 from __future__ import annotations
@@ -18,31 +18,25 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
-from ..agent import wire
 from ..agent.folders import FolderError
 from ..cluster.file_model import ClusterModel
-from ..cluster.readiness import LogMatches
 from ..errors import LauncherError
 from ..frozen import frozen
-from ..hosts.frames import Kill, Release, Start
 from ..hosts.link import Link
-from ..ids import TaskId, tag
-from ..plan.run_plan import Plan, TaskPlan, unset_names, unset_note
-from ..plan.shell import shell_prefix, with_exports
+from ..ids import TaskId
+from ..plan.run_plan import Plan, unset_names, unset_note
 from ..printable import printable
 from ..quantities import age, span
 from ..run import events as ev
-from ..run import instructions as do
-from ..run.instructions import Instruction
 from ..run.machine import RunStateMachine
 from ..run.snapshot import Metric, Receipt, RunView, Snapshot
 from ..run.stack_groups import Stacks
-from ..run.states import AT_WORK, Hang, Outcome, RunPhase
+from ..run.states import AT_WORK, RunPhase
 from ..run.views import Views
 from ..store import launcher_lock
 from ..store.logs import LogStore
@@ -50,23 +44,14 @@ from ..store.run_writer import RunWriter
 from ..store.runs import RunFolder
 from ..store.stream import Line, Summary
 from ..subprocesses import Workers
+from .assembly import Doors, assemble
 from .bulkhead import Bulkhead
 from .control_socket import ControlSocket
 from .decision import Decision
-from .hang import TICK, HangWatch, look_after
-from .host_links import HostLinks
-from .judge import Judge
-from .output import DiskWatch, Outputs
-from .preparation import LaunchPreparation
+from .executor import Executor
+from .hang import TICK
 from .prompts import PromptQueue
-from .release import Teardown
-from .stack_collector import StackCollector
 
-if TYPE_CHECKING:
-    from .hooks import HookRunner
-    from .slurm_allocation import Allocation
-
-END = "end"
 Crash = Callable[[str, BaseException, Iterable[str]], NoReturn]
 """Ends the launcher; gets what was being done, what nobody expected there, and the story of the
 run, line by line."""
@@ -112,7 +97,7 @@ class RunShell:
     def __init__(
         self, folder: RunFolder, machine: RunStateMachine, beginning: Beginning, crash: Crash
     ) -> None:
-        self.folder, self.machine, self.data = folder, machine, machine.data
+        self._folder, self.machine, self.data = folder, machine, machine.data
         self._beginning, self._crash = beginning, crash
         self._first = machine.handle(beginning.first)
         self._early: list[ev.Event] | None = []
@@ -123,30 +108,23 @@ class RunShell:
         self._over = asyncio.Event()
         self._order = Decision()
         """The last order to end the run."""
-        self.closing = AsyncExitStack()
-        """What parts have to close at the end, if they have opened something."""
+        self.gauges = machine.gauges
         self.links: dict[str, Link] = {}
-        self.prompts = PromptQueue()
-        self.server = ControlSocket(self)
+        self.bulkhead = Bulkhead()
+        self._prompts = PromptQueue()
+        self._server = ControlSocket(self, folder.run_id, self._prompts)
         opened = folder.opened()
         self.writer = RunWriter(opened, partial(self.crash, "records"))
-        self.bulkhead = Bulkhead()
-        self.outputs = Outputs(self, LogStore(opened.path, only_writes=True))
-        self.disk = DiskWatch(self)
-        self.hosts = HostLinks(self)
-        self.allocation = _allocation(self)
-        self.preparation = LaunchPreparation(self)
-        self.teardown = Teardown(self)
-        self.stacks = StackCollector(self)
-        self.hangs = HangWatch(self)
-        self.judge = Judge(self)
-        self.hooks = _hooks(self)
-        self._executor = Executor(self)
-
-    @property
-    def kills(self) -> bool:
-        """This launcher was started to end the run."""
-        return self._beginning.kills or self._beginning.ends
+        doors = Doors(
+            self._prompts,
+            self.record,
+            self.record_metric,
+            self.crash,
+            attached=self.attached,
+            kills=beginning.kills or beginning.ends,
+        )
+        self.parts = assemble(self, folder, LogStore(opened.path, only_writes=True), doors)
+        self._executor = Executor(self, self.parts, self._over)
 
     @property
     def attached(self) -> bool:
@@ -178,24 +156,24 @@ class RunShell:
             _end(loop)
             # Their threads may wait for a disk: the process ends without them.
             self.bulkhead.close()
-            self.outputs.monitor.close()
+            self.parts.outputs.monitor.close()
             self.writer.close()
 
     async def _main(self, first: socket.socket, lock: int | None, on_close: str) -> Snapshot:
         self._loop = asyncio.get_running_loop()
         self._loop.set_exception_handler(self._on_error)
-        with launcher_lock.held(self.folder.path, self.folder.run_id, lock) as held:
+        with launcher_lock.held(self._folder.path, self._folder.run_id, lock) as held:
             self.spawn(self._renew(held), _LOCK)
             async with AsyncExitStack() as stack:
                 await self._listen(stack)
-                await self.server.add(first, on_close)
+                await self._server.add(first, on_close)
                 await self.main()
-                if self.hooks is not None:
-                    await self.hooks.finish(self.finish())
+                if self.parts.hooks is not None:
+                    await self.parts.hooks.finish(self.finish())
                     self.finish()
                 await self._finish_writing()
                 snapshot = self.finish()
-                await self.server.finish()
+                await self._server.finish()
         return snapshot
 
     async def _renew(self, lock: launcher_lock.LauncherLock) -> None:
@@ -210,7 +188,7 @@ class RunShell:
 
     async def main(self) -> None:
         """Runs until the run has ended and all hosts are released."""
-        self.outputs.begin()
+        self.parts.outputs.begin()
         try:
             self._begin()
         except Exception as error:
@@ -227,7 +205,7 @@ class RunShell:
             LauncherError: nobody could connect to a new run.
         """
         try:
-            await stack.enter_async_context(self.server.listening())
+            await stack.enter_async_context(self._server.listening())
         except (OSError, FolderError) as error:
             if not self.attached:
                 raise LauncherError(f"no client could connect to the run: {error}") from error
@@ -252,15 +230,23 @@ class RunShell:
         if not self.attached:
             self.spawn(self._note_mpi(), "look for MPI")
         if not self.data.awaits_nodes:
-            self.hosts.connect()
-        if self.allocation is not None and (self.data.awaits_nodes or self.data.nodes):
-            self.spawn(self.allocation.supervise(), "allocation")
-        if self.hooks is not None:
-            self.hooks.begin()
-        self.teardown.prepare()
-        self.spawn(self.hosts.stats.poll(), _STATS)
-        self.spawn(self.disk.watch(), "disk")
+            self.parts.hosts.connect()
+        parts = self.parts
+        if parts.allocation is not None and (self.data.awaits_nodes or self.data.nodes):
+            self.spawn(parts.allocation.supervise(), "allocation")
+        if parts.hooks is not None:
+            parts.hooks.begin()
+        parts.teardown.prepare()
+        self.spawn(self._poll_stats(), _STATS)
+        self.spawn(parts.disk.watch(parts.outputs, self.writer), "disk")
         self.spawn(self._watch(), "clock")
+
+    async def _poll_stats(self) -> None:
+        """Asks hosts for their figures: nice to have, and no reason to end anything."""
+        try:
+            await self.parts.stats.poll()
+        except Exception as error:
+            self.note(f"{_STATS} have stopped: {error!r}")
 
     async def _note_mpi(self) -> None:
         """Notes programs of an MPI library, to which `mpi-like` gives no rank, and each `mpirun`
@@ -270,7 +256,9 @@ class RunShell:
 
     async def _close(self) -> None:
         self._executor.stop_timers()
-        await self.closing.aclose()
+        for part in (self.parts.preparation, self.parts.hosts):
+            with suppress(Exception):  # nothing of the run depends on it any more
+                await part.aclose()
         rest = list(self._work)
         for task in rest:
             task.cancel()
@@ -279,7 +267,7 @@ class RunShell:
 
     async def _finish_writing(self) -> None:
         """Waits for what is not on disk yet, but not for a disk that does not answer."""
-        monitor, writer = self.outputs.monitor, self.writer
+        monitor, writer = self.parts.outputs.monitor, self.writer
         deadline = time.monotonic() + WRITE_SECONDS
         while not (monitor.idle and writer.idle):
             if time.monotonic() > deadline:
@@ -304,28 +292,29 @@ class RunShell:
             self._events.popleft()
 
     def _handle(self, event: ev.Event) -> None:
+        parts = self.parts
         try:
             match event:
                 case ev.KillAll(force=True):
-                    self.teardown.force()
-                    self.hosts.stats.gpus.give_up()
-                    if self.allocation is not None and self.data.releasing:
-                        self.allocation.force()
-                case ev.HostLost() | ev.TaskExited() if self.allocation is not None:
-                    self.allocation.poll_soon()
+                    parts.teardown.force()
+                    parts.gpus.give_up()
+                    if parts.allocation is not None and self.data.releasing:
+                        parts.allocation.force()
+                case ev.HostLost() | ev.TaskExited() if parts.allocation is not None:
+                    parts.allocation.poll_soon()
                 case ev.HostUp(host=host) if not self.attached:
-                    self.preparation.expect_files(host)
+                    parts.preparation.expect_files(host)
             # Whoever ends the run himself does not ask why it ended.
             at_work = self.data.phase in AT_WORK
             if at_work and isinstance(event, ev.TaskExited) and event.status != 0:
-                self.hosts.stats.gpus.look(self.data.tasks[event.task].host)
+                parts.gpus.look(self.data.tasks[event.task].host)
             for instruction in self.machine.handle(event):
                 self._executor.carry_out(instruction)
             if isinstance(event, ev.KillAll):
-                self.outputs.tell_now()
+                parts.outputs.tell_now()
             self.publish()
             if self.attached and isinstance(event, ev.TaskStarted):
-                self.outputs.await_line(event)
+                parts.outputs.await_line(event)
         except Exception as error:
             self.crash(type(event).__name__, error)
 
@@ -342,24 +331,17 @@ class RunShell:
 
     def _reap(self, task: asyncio.Task[None]) -> None:
         self._work.discard(task)
-        if task.get_name() == END:
-            self._over.set()
         if not task.cancelled() and (error := task.exception()) is not None:
-            if task.get_name() == _STATS:  # nice to have: no reason to end anything
-                self.note(f"{_STATS} have stopped: {error!r}")
-            else:
-                self.crash(task.get_name(), error)
+            self.crash(task.get_name(), error)
 
     def publish(self) -> None:
         """Records what is different now, and has clients told."""
         try:
-            for task in self.hosts.forwarding.closed():
-                self.data.update_task(task, url="")
             records = self.data.pop_changed(time.time())
             for record in records:
                 self.record(record)
             # A client that hears nothing of a kill takes the launcher for dead.
-            self.server.changed(any(isinstance(record, RunView | Receipt) for record in records))
+            self._server.changed(any(isinstance(record, RunView | Receipt) for record in records))
         except Exception as error:
             self.crash("records", error)
 
@@ -373,8 +355,8 @@ class RunShell:
         """Writes a metric line, which was heard at that moment of the clock that nobody sets, and
         has clients told of its task."""
         self.record(metric)
-        self.hangs.observe(metric, heard)
-        self.server.changed()
+        self.parts.hangs.observe(metric, heard)
+        self._server.changed()
 
     def crash(self, where: str, error: BaseException) -> NoReturn:
         """Ends the launcher for what nobody expected; in any thread."""
@@ -403,8 +385,8 @@ class RunShell:
                 self.data.plan.task(task)
             case ev.KillAll(force=force):
                 self._order.is_new()
-                if force and self.hooks is not None:
-                    self.hooks.stop()
+                if force and self.parts.hooks is not None:
+                    self.parts.hooks.stop()
         self.feed(event)
 
     async def take_stacks(self, tasks: tuple[TaskId, ...] | None) -> Stacks:
@@ -415,9 +397,9 @@ class RunShell:
         """
         for task in tasks or ():
             self.data.plan.task(task)
-        found = await self.stacks.take(tasks)
+        found = await self.parts.stacks.take(tasks)
         if tasks is None and found.verdict is None and self.data.phase in AT_WORK:
-            found = replace(found, verdict=await self.hangs.judge_look(found))
+            found = replace(found, verdict=await self.parts.hangs.judge_look(found))
         return found
 
     def terminate(self) -> None:
@@ -437,8 +419,8 @@ class RunShell:
         """The views, with figures that nobody tells of but that change with the time."""
         try:
             staging = self.data.phase is RunPhase.STAGING
-            self.data.refresh_waiting(self.preparation.describe_waiting() if staging else None)
-            self.hosts.stats.note_heard()
+            self.gauges.waiting(self.parts.preparation.describe_waiting() if staging else None)
+            self.parts.stats.note_heard()
         except Exception as error:
             self.crash("snapshot", error)
         return self.data
@@ -467,9 +449,9 @@ class RunShell:
             by = _clock_offset() - offset
             if abs(by) >= _CLOCK_STEP and self.data.run.ended is None:
                 offset += by
-                self._follow_clock(by)
+                self.feed(ev.ClockSet(time.time(), by))
             if self.data.phase in AT_WORK:
-                self.hangs.watch()
+                self.parts.hangs.watch()
 
     def _note_pause(self, awake: float, passed: float) -> None:
         """Says when nobody has watched over the run for a while that hosts notice: in so much time
@@ -491,209 +473,6 @@ class RunShell:
         if not run.background and longer > lease:
             told += f" while a screen shows the run, {span(longer)} once you have detached from it"
         self.note(f"{what}; {told}")
-
-    def _follow_clock(self, by: float) -> None:
-        """Moves the times by which a person is told how long the run has lasted: the machine's
-        clock has been set."""
-        run = self.data.run
-        since = run.waiting_since
-        self.data.update_run(
-            started=max(0.0, run.started + by), waiting_since=since and max(0.0, since + by)
-        )
-        for task, view in list(self.data.tasks.items()):
-            if (stalled := view.stalled_since) is not None:
-                self.data.update_task(task, stalled_since=max(0.0, stalled + by))
-        self.publish()
-
-
-class Executor:
-    """Carries instructions out; what takes time becomes a task of the launcher's loop."""
-
-    def __init__(self, shell: RunShell) -> None:
-        self._shell = shell
-        self._data = shell.data
-        self._timers: dict[ev.Timer, asyncio.TimerHandle] = {}
-        self._looks: dict[ev.Timer, asyncio.TimerHandle] = {}
-        """Looks at tasks some seconds before they are called not ready in time."""
-        self._releases: list[asyncio.Task[None]] = []
-        self._starts: dict[str, list[do.StartTask | do.ReleaseTask]] = {}
-        """Tasks to be started or let go on, by their hosts."""
-
-    def carry_out(self, what: Instruction) -> None:
-        """Does what an instruction says, or starts it."""
-        shell = self._shell
-        match what:
-            case do.KillHost(host, tasks, grace, final):
-                if tasks is None:
-                    self._starts.pop(host, None)
-                else:
-                    self._start_waiting(host)
-                if host in shell.links:  # else it is told when it is up
-                    shell.links[host].send(Kill(0, tasks, grace, final))
-            case do.SetTimer(timer, seconds):
-                self._set_timer(timer, seconds)
-            case do.StartTask(task) | do.ReleaseTask(task):
-                self._start_soon(task.host, what)
-                shell.bulkhead.prepare()
-            case do.CheckHosts(ports):
-                shell.spawn(shell.preparation.check(ports=ports), "check of hosts")
-            case do.PickPorts(tasks):
-                shell.spawn(self._pick_ports(tasks), "ports")
-            case do.StageHost(host):
-                shell.spawn(shell.preparation.stage(host), f"files to {host}")
-            case do.WatchSilence(task_id, seconds):
-                shell.hangs.watch_silence(task_id, seconds)
-            case do.ReleaseHost(host):
-                work = shell.spawn(self._release(host), f"release of {host}")
-                self._releases.append(work)
-            case do.AskLeases():
-                shell.hosts.ask_leases()
-            case do.ConnectHosts():
-                shell.hosts.connect()
-            case do.LookAtOthers(task_id):
-                shell.spawn(shell.judge.look(task_id), "look at the others")
-            case do.ReleaseAllocation():
-                shell.spawn(self._release_allocation(), "release of the allocation")
-            case do.End():
-                self._starts.clear()
-                shell.spawn(self._finish(), END)
-
-    async def _release(self, host: str) -> None:
-        if look := self._shell.hosts.stats.gpus.looks.get(host):
-            await asyncio.wait([look])
-        await self._shell.teardown.release(host)
-
-    async def _pick_ports(self, tasks: tuple[TaskId, ...]) -> None:
-        """Picks ports for the next attempt, when the cause of the last one's failure is known."""
-        await self._shell.judge.judge_attempt()
-        await self._shell.preparation.pick_ports(tasks)
-
-    def _start_soon(self, host: str, what: do.StartTask | do.ReleaseTask) -> None:
-        """Starts a task when those before it have been started: thousands take seconds, and
-        beats and a kill do not wait for them."""
-        if not self._starts:
-            self._shell.spawn(self._start_all(), "starts")
-        self._starts.setdefault(host, []).append(what)
-
-    async def _start_all(self) -> None:
-        while self._starts:
-            self._start_waiting(next(iter(self._starts)))
-            await asyncio.sleep(0)
-
-    def _start_waiting(self, host: str) -> None:
-        waiting = self._starts.pop(host, ())
-        for what in () if self._data.end_decided else waiting:
-            if isinstance(what, do.StartTask):
-                self._start(what.task, what.attempt, what.gated)
-            else:
-                self._await_line(what.task, what.attempt)
-                self._shell.links[host].send(Release(what.task.id, what.attempt))
-
-    def stop_timers(self) -> None:
-        """No timer fires any more."""
-        for handle in (*self._timers.values(), *self._looks.values()):
-            handle.cancel()
-
-    def _set_timer(self, timer: ev.Timer, seconds: float) -> None:
-        if timer in self._timers:
-            self._timers[timer].cancel()
-
-        def fire() -> None:
-            self._timers.pop(timer, None)
-            if self._data.awaits(timer):  # those of thousands of tasks that are ready end together
-                self._shell.feed(ev.TimerFired(time.time(), timer))
-
-        loop = asyncio.get_running_loop()
-        self._timers[timer] = loop.call_later(seconds, fire)
-        if isinstance(timer, ev.ReadyTimeout):
-            if timer in self._looks:
-                self._looks[timer].cancel()
-            self._looks[timer] = loop.call_later(look_after(seconds), self._look, timer)
-
-    def _look(self, timer: ev.ReadyTimeout) -> None:
-        self._looks.pop(timer, None)
-        if self._data.awaits(timer) and self._data.must_be_ready(timer.task):
-            self._shell.hangs.begin(Hang.NOT_READY, timer.task)
-
-    def _await_line(self, task: TaskPlan, attempt: int) -> None:
-        if isinstance(task.ready, LogMatches):
-            self._shell.outputs.monitor.await_line(task.id, attempt, task.ready.pattern)
-
-    def _start(self, task: TaskPlan, attempt: int, gated: bool) -> None:
-        if not gated:
-            self._await_line(task, attempt)
-        secrets = {name: os.environ[name] for name in task.env_from if name in os.environ}
-        if attempt > 1:  # the shell that attached may not have what the first one had
-            for name in unset_names([task], os.environ):
-                self._shell.note(f"{unset_note(name, [task.id])} restarts without it")
-        try:
-            self._send_start(task, attempt, gated, secrets)
-        except wire.WireError as error:
-            started = ev.TaskStarted(time.time(), task.id, attempt, 0, error=str(error))
-            self._shell.feed(started)
-
-    def _send_start(
-        self, task: TaskPlan, attempt: int, gated: bool, secrets: dict[str, str]
-    ) -> None:
-        """Sends what a task needs to start.
-
-        Raises:
-            WireError: its command and environment are too long for a frame.
-        """
-        argv = task.warm.argv(task.argv) if gated and task.warm else task.argv
-        variables = {"TFMUX_ATTEMPT": str(attempt), **task.env, **secrets}
-        env = with_exports(variables, task.shell)
-        shells = shell_prefix(task.setup, task.shell, gated=gated)
-        start = Start(
-            task=task.id,
-            attempt=attempt,
-            argv=(*shells, *argv),
-            shell_words=len(shells),
-            env={**env, "TFMUX_TASK": tag(self._data.plan.run_id, task.id, attempt)},
-            cwd=task.cwd,
-            log_limit=task.log_limit,
-            port=task.port,
-            pty=task.pty,
-            gated=gated,
-            stop=task.stop,
-            stop_signal=task.stop_signal,
-            logdir=task.logdir if task.makes_logdir else "",
-        )
-        self._shell.links[task.host].send(start)
-
-    async def _release_allocation(self) -> None:
-        """Gives the nodes back when all that was there of the run is here."""
-        await asyncio.gather(*self._releases, return_exceptions=True)
-        assert self._shell.allocation is not None
-        await self._shell.allocation.release()
-
-    async def _finish(self) -> None:
-        """Waits until all hosts have been released; what failed there has been told."""
-        await asyncio.gather(*self._releases, return_exceptions=True)
-        await self._shell.outputs.settle()
-        if self._data.run.outcome is Outcome.FAILED:
-            await self._shell.judge.judge()
-        if self._data.run.outcome is Outcome.TAKEN_OVER:
-            await self._shell.hosts.let_go()
-
-
-def _allocation(shell: RunShell) -> Allocation | None:
-    """The allocation of nodes; None without `[slurm]`. It is imported for these runs alone, and
-    before the run begins: the loop that kills waits for no disk."""
-    if shell.data.cluster.slurm is None:
-        return None
-    from .slurm_allocation import Allocation
-
-    return Allocation.of(shell, shell.data.cluster.slurm)
-
-
-def _hooks(shell: RunShell) -> HookRunner | None:
-    """What runs the hooks; None where there are none."""
-    if not any(command for _, command in shell.data.cluster.hooks):
-        return None
-    from .hooks import HookRunner
-
-    return HookRunner(shell)
 
 
 def _is_ours(error: BaseException) -> bool:

@@ -25,10 +25,11 @@ from ..run.snapshot import AllocatedNode
 from ..run.states import HostState
 from ..slurm.job import JobState, SlurmJob, slurm_job
 from ..slurm.login import MissingProgramError, NoAnswerError, SlurmError
+from .core import Core
 from .preparation import Ask
 
 if TYPE_CHECKING:
-    from .run_shell import RunShell
+    from ..hosts.ssh import SshConnector
 
 FIRST_PACE, LAST_PACE = 2.0, 15.0
 """Seconds between two looks at the queue: sites complain of more than that."""
@@ -48,13 +49,15 @@ _GIVE_UP_SECONDS = 5.0
 class Allocation:
     """The job in Slurm, from the request to its release."""
 
-    def __init__(self, shell: RunShell, job: SlurmJob, *, launcher: str = "") -> None:
-        """`launcher` is the name by which nodes must know this machine, if any."""
-        self._shell = shell
-        self._data = shell.data
+    def __init__(self, core: Core, job: SlurmJob, *, attached: bool, launcher: str = "") -> None:
+        """
+        Args:
+            attached: another launcher may have asked for the nodes already.
+            launcher: the name by which nodes must know this machine, if any.
+        """
+        self._core, self._data = core, core.data
         self._slurm = job
-        self._attached = shell.attached
-        """Another launcher may have asked for the nodes already."""
+        self._attached = attached
         self._launcher = launcher
         known = self._data.allocation
         self._job = known.job if known is not None else ""
@@ -67,12 +70,12 @@ class Allocation:
         self._waiting: asyncio.Task[None] | None = None
 
     @classmethod
-    def of(cls, shell: RunShell, table: Slurm) -> Self:
+    def of(cls, core: Core, table: Slurm, logins: SshConnector | None, *, attached: bool) -> Self:
         """The allocation that `[slurm]` describes; `srun` runs here, and Slurm must know this
         machine, where no `login` is named."""
         launcher = socket.gethostname() if table.login is None else ""
-        job = slurm_job(table, shell.data.plan, shell.hosts.logins)
-        return cls(shell, job, launcher=launcher)
+        job = slurm_job(table, core.data.plan, logins)
+        return cls(core, job, attached=attached, launcher=launcher)
 
     async def check_names(
         self, plan: Plan, ask: Ask, ports: Mapping[TaskId, int]
@@ -137,9 +140,9 @@ class Allocation:
                 self._request = asyncio.create_task(self._slurm.request())
                 self._job = await asyncio.shield(self._request)
         except TfmuxError as error:
-            self._shell.feed(ev.AllocationEnded(time.time(), f"Slurm: {error}", "REFUSED"))
+            self._core.feed(ev.AllocationEnded(time.time(), f"Slurm: {error}", "REFUSED"))
             return False
-        self._shell.feed(ev.Queued(time.time(), self._job))
+        self._core.feed(ev.Queued(time.time(), self._job))
         pace, told, warned = FIRST_PACE, None, self._request is None
         while True:
             state = await self._poll()
@@ -153,7 +156,7 @@ class Allocation:
                         await self._warn()
                     return taken
                 if state != told:
-                    self._shell.feed(
+                    self._core.feed(
                         ev.Queued(
                             time.time(),
                             self._job,
@@ -176,7 +179,7 @@ class Allocation:
             for finding in await self._slurm.cautions():
                 todo = f"; {finding.todo}" if finding.todo else ""
                 text = f"Slurm: {finding.text}{todo}"
-                self._shell.note(text)
+                self._core.note(text)
 
     def _accept_nodes(self, state: JobState) -> bool:
         """False when they are not enough: a node may fail before the job has started."""
@@ -185,9 +188,9 @@ class Allocation:
         if missing:
             text = f"{self._title} has {len(state.nodes)} nodes only: there is none for "
             text += ", ".join(missing)
-            self._shell.feed(ev.AllocationEnded(time.time(), text, "TOO FEW NODES"))
+            self._core.feed(ev.AllocationEnded(time.time(), text, "TOO FEW NODES"))
             return False
-        self._shell.feed(ev.Allocated(time.time(), hosts))
+        self._core.feed(ev.Allocated(time.time(), hosts))
         return True
 
     def _hosts(self, state: JobState) -> Mapping[str, AllocatedNode]:
@@ -205,7 +208,7 @@ class Allocation:
 
     def _report_end(self, state: JobState) -> None:
         self._end = state
-        self._shell.feed(ev.AllocationEnded(time.time(), self._sentence(state), state.state))
+        self._core.feed(ev.AllocationEnded(time.time(), self._sentence(state), state.state))
 
     @property
     def _title(self) -> str:
@@ -262,7 +265,7 @@ class Allocation:
             text += f"answers again: {self._slurm.cancel_command(self._job)}"
             words = self._all("Slurm did not answer") if self._data.nodes else {}
         state, reason = (end.state, self._sentence(end)) if end is not None else ("", "")
-        self._shell.feed(ev.AllocationReleased(time.time(), text, words, state, reason))
+        self._core.feed(ev.AllocationReleased(time.time(), text, words, state, reason))
 
     async def _released(self) -> tuple[str, dict[str, ev.EngineWord]]:
         if not self._job and self._find_seconds is not None:

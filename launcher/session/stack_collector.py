@@ -7,7 +7,6 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ..agent.wire import STACK_SECONDS
 from ..errors import AgentError
@@ -23,9 +22,7 @@ from ..run.stack_groups import (
     Unanswered,
 )
 from ..run.states import AT_WORK, TaskState
-
-if TYPE_CHECKING:
-    from .run_shell import RunShell
+from .core import Core
 
 _HOST_SECONDS = STACK_SECONDS + 1.0
 
@@ -42,9 +39,8 @@ class StackCollector:
     """Asks the hosts of one run. What several ask for at the same time is taken once, and each look
     waits for the one before: an agent makes one at a time."""
 
-    def __init__(self, shell: RunShell) -> None:
-        self._shell = shell
-        self._data = shell.data
+    def __init__(self, core: Core) -> None:
+        self._core, self._data = core, core.data
         self.looks: deque[Stacks] = deque(maxlen=4)
         """What the last looks at all tasks have found, the newest last."""
         self._under_way: dict[frozenset[TaskId] | None, asyncio.Future[Stacks]] = {}
@@ -58,7 +54,7 @@ class StackCollector:
         if taking is None:
             taking = self._under_way[wanted] = asyncio.get_running_loop().create_future()
             taking.add_done_callback(lambda _: self._under_way.pop(wanted, None))
-            self._shell.spawn(self._take_in_turn(wanted, taking), "stacks")
+            self._core.spawn(self._take_in_turn(wanted, taking), "stacks")
         return await asyncio.shield(taking)
 
     async def _take_in_turn(
@@ -109,7 +105,7 @@ class StackCollector:
 
     async def _ask(self, host: str, tasks: list[TaskId] | None) -> frames.StacksAnswer | str:
         """What a host answers, or why there is no answer."""
-        link = self._shell.links.get(host)
+        link = self._core.links.get(host)
         if link is None or not link.connected:
             return "cannot be reached"
         try:

@@ -61,15 +61,13 @@ class Launcher:
         self.state = Views(RunView(self.run_id, "r", RunPhase.RUNNING, 0.0))
         self.prompts = PromptQueue()
         self.commands: list[object] = []
-        shell: Any = SimpleNamespace(
-            folder=SimpleNamespace(run_id=self.run_id),
+        run: Any = SimpleNamespace(
             data=self.state,
-            prompts=self.prompts,
             command=self.commands.append,
             refresh=self.views,
             crash=failed,
         )
-        self.control = ControlSocket(shell)
+        self.control = ControlSocket(run, self.run_id, self.prompts)
         self.made = 0
         """States that were asked for."""
 

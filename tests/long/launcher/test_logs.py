@@ -37,8 +37,9 @@ from launcher.session.stack_collector import bounded
 from launcher.store.disk import Files
 from launcher.store.logs import MARK_BYTES, MARK_SECONDS, LogFile, LogStore
 from tests.support.budgets import examples
+from tests.support.crash import failed
+from tests.support.fake_core import FakeCore
 from tests.support.patience import PATIENCE
-from tests.support.shells import FakeShell
 
 # The log store: bytes on disk first, counted, marked, and taken up again.
 
@@ -246,18 +247,18 @@ class Scene:
         text = f'[hosts.h]\nssh = "h"\n[jobs.w]\ntasks = [{places}]\n'
         text += '[run]\ncommand = ["x"]\n[start.ready]\nw = "started"\n'
         link = SimpleNamespace(settings=SimpleNamespace(local=local))
-        shell: Any = FakeShell(text, folder, {"h": link})
-        self.run: RunStateMachine = shell.machine
+        core = FakeCore(text, folder, {"h": link})
+        self.run: RunStateMachine = core.machine
         for event in (ev.Begin(1.0), ev.HostUp(1.0, "h", (), ""), ev.HostsChecked(1.0, {})):
             self.run.handle(event)
         self.run.handle(ev.Staged(1.0, "h"))
         for task in self.run.data.plan.tasks:
             self.run.handle(ev.TaskStarted(2.0, task.id, 1, 100, 0))
-        self.fed: list[ev.Event] = shell.fed
-        self.work: list[asyncio.Task[None]] = shell.work
+        self.fed: list[ev.Event] = core.fed
+        self.work: list[asyncio.Task[None]] = core.work
         self.troubles: list[str] = []
-        shell.disk = SimpleNamespace(complain=self.troubles.append)
-        self.outputs = Outputs(shell, LogStore(folder))
+        disk: Any = SimpleNamespace(complain=self.troubles.append)
+        self.outputs = Outputs(core, LogStore(folder), disk, {}, lambda *_: None, failed)
         self.outputs.begin()
 
 

@@ -17,12 +17,13 @@ from launcher.agent import ports, wire
 from launcher.hosts.frames import GpusAnswer, GpusQuestion, Ports, PortsAnswer
 from launcher.run import events as ev
 from launcher.session import preparation as module
+from launcher.session.gpu_watch import GpuWatch
 from tests.support.agent_client import Client
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, python_task, write
+from tests.support.fake_core import FakeCore, fake_hosts
 from tests.support.patience import wait_until
 from tests.support.ports import free_ports
-from tests.support.shells import FakeShell
 from tests.testbed.inprocess import SshServer
 
 CLUSTER = cluster_text(
@@ -49,11 +50,11 @@ async def checked(monkeypatch: pytest.MonkeyPatch, candidates: list[int]) -> ev.
     monkeypatch.setattr(module, "shuffled_ports", lambda: candidates)
     welcome: Any = SimpleNamespace(home="/root", stage="/stage", environ={})
     link: Any = Here()
-    shell: Any = FakeShell(CLUSTER, Path("/"), {"far": link})
-    shell.hosts.welcomes["far"] = welcome
-    await module.LaunchPreparation(shell).check(ports=True)
-    told: list[ev.Event] = shell.fed
-    return told[-1]
+    core, hosts = FakeCore(CLUSTER, Path("/"), {"far": link}), fake_hosts()
+    hosts.welcomes["far"] = welcome
+    gpus = GpuWatch(core, lambda sample: None)
+    await module.LaunchPreparation(core, hosts, gpus, None).check(ports=True)
+    return core.fed[-1]
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])

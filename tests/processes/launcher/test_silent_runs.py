@@ -88,7 +88,7 @@ def test_a_quiet_run_that_is_well_is_left_alone(
     or for one that works, then a look at them leaves no trace."""
     with launched(tmp_path, how, monkeypatch) as (client, shell):
         looks = 2 if how == "works" else 1
-        wait_until(lambda: len(shell.stacks.looks) >= looks, "it was looked at")
+        wait_until(lambda: len(shell.parts.stacks.looks) >= looks, "it was looked at")
         wait_until(lambda: not judges(shell), "it was judged")
         snapshot = client.snapshot()
         assert (snapshot.verdict, snapshot.hang, snapshot.stalled) == (None, None, ())

@@ -25,7 +25,7 @@ PLACES: dict[str, tuple[str, str, str]] = {
     "the kill": ("launcher.run.machine", "RunStateMachine", "handle:KillAll"),
     "the receipt": ("launcher.run.machine", "RunStateMachine", "handle:ReceiptReceived"),
     "a release": ("launcher.session.release", "Teardown", "release"),
-    "the end": ("launcher.session.run_shell", "Executor", "_finish"),
+    "the end": ("launcher.session.executor", "Executor", "_finish"),
     "the links' end": ("launcher.session.host_links", "HostLinks", "_close"),
     "the last wait": ("launcher.session.run_shell", "RunShell", "_finish_writing"),
     # In the beginning.

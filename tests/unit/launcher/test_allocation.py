@@ -93,9 +93,9 @@ class Shell:
         self.driver = QueueDriver()
         self.told: list[ev.Event] = []
         self._news = asyncio.Event()
-        self.attached, self.data = attached, self.driver.run.data
-        shell: Any = self
-        self.allocation = Allocation(shell, engine)
+        self.data = self.driver.run.data
+        core: Any = self
+        self.allocation = Allocation(core, engine, attached=attached)
         self.supervising = asyncio.create_task(self.allocation.supervise())
 
     def note(self, text: str) -> None:

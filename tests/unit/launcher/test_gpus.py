@@ -16,6 +16,7 @@ from launcher.cluster.read import loads
 from launcher.ids import TaskId
 from launcher.plan.facts import HostFacts
 from launcher.plan.planner import make_plan
+from launcher.run.gauges import Gauges
 from launcher.run.gpus import GpuInstance, GpuProcess, GpuSample, GpuView, Throttle, holders
 from launcher.run.snapshot import HostView, RunView, TaskView
 from launcher.run.states import HostState, RunPhase, TaskState
@@ -355,14 +356,15 @@ class Watched:
         self.views.take(TaskView(WORKER, "h", "h:1", state, attempt=1, **task))
         self.recorded: list[GpuSample] = []
         self.notes: list[str] = []
-        shell: Any = SimpleNamespace(
+        views: Any = self.views
+        core: Any = SimpleNamespace(
             data=self.views,
-            record=self.recorded.append,
+            gauges=Gauges(views),
             note=self.notes.append,
             bulkhead=self,
             spawn=lambda work, name: asyncio.run(work),
         )
-        self.watch = GpuWatch(shell)
+        self.watch = GpuWatch(core, self.recorded.append)
 
     def around(self, look: Look) -> AbstractContextManager[None]:
         return nullcontext()

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -18,10 +18,12 @@ from launcher.agent.stats import StatsSampler
 from launcher.errors import AgentError
 from launcher.hosts.frames import Stats, StatsAnswer
 from launcher.ids import TaskId
+from launcher.run.gauges import Gauges
 from launcher.run.snapshot import HostView, RunView
 from launcher.run.states import Halt, HostState, RunPhase, TaskState
 from launcher.run.views import Views
 from launcher.session import host_links
+from launcher.session.gpu_watch import GpuWatch
 from launcher.session.host_links import HostStats
 from tests.support.patience import PATIENCE
 from tests.support.run_driver import RunDriver
@@ -45,8 +47,11 @@ def views_of(*hosts: str) -> Views:
 def stats_of(views: Views, links: dict[str, Any]) -> HostStats:
     """The figures of hosts that are reached over these links."""
     bulkhead = SimpleNamespace(around=nullcontext)
-    shell: Any = SimpleNamespace(data=views, links=links, publish=lambda: None, bulkhead=bulkhead)
-    return HostStats(shell)
+    data: Any = views
+    core: Any = SimpleNamespace(
+        data=views, gauges=Gauges(data), links=links, publish=lambda: None, bulkhead=bulkhead
+    )
+    return HostStats(core, GpuWatch(core, lambda sample: None))
 
 
 async def never(question: object) -> object:
@@ -147,12 +152,20 @@ async def test_a_run_names_a_task_in_the_kernel_at_the_second_look() -> None:
     """Given a host that reports a task in D once, then nothing is said; twice in a row, then the
     task waits in the kernel, since the first look. A stopped one is named at once, and a host has
     no say in a task of another one."""
-    data, link = RunDriver().run.data, Link()
+    machine, link = RunDriver().run, Link()
+    data = machine.data
     ps, other = TaskId("ps", 0), TaskId("worker", 1)
     for task in (ps, other):
         data.add(replace(data.tasks[task], state=TaskState.RUNNING, attempt=1, started=1.0))
     bulkhead = SimpleNamespace(around=nullcontext)
-    stats = HostStats(cast(Any, SimpleNamespace(data=data, links={"a": link}, bulkhead=bulkhead)))
+    core: Any = SimpleNamespace(
+        data=data,
+        gauges=machine.gauges,
+        links={"a": link},
+        bulkhead=bulkhead,
+        feed=machine.handle,
+    )
+    stats = HostStats(core, GpuWatch(core, lambda sample: None))
 
     async def look(halted: dict[TaskId, str]) -> tuple[Halt, float | None]:
         link.halted = halted

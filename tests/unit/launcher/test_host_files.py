@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -20,12 +20,13 @@ from launcher.hosts.programs import HostProgram
 from launcher.ids import TaskId
 from launcher.run import events as ev
 from launcher.session import release as module
+from launcher.session.gpu_watch import GpuWatch
 from launcher.session.preparation import LaunchPreparation
 from launcher.session.release import Teardown
 from launcher.subprocesses import Workers
 from tests.support.cluster_texts import STAGED
+from tests.support.fake_core import FakeCore, fake_hosts
 from tests.support.patience import PATIENCE
-from tests.support.shells import FakeShell
 from tests.support.short_programs import Talker, message
 
 # Preparation of a launch before the first task starts.
@@ -79,8 +80,9 @@ async def test_files_that_go_to_a_host_again_go_once(
 
 def prepared(link: Any, folder: Path) -> tuple[LaunchPreparation, list[ev.Event]]:
     """The preparation of a run with nothing to send, on one host, and what it tells."""
-    shell: Any = FakeShell(STAGED, folder, {"far": link})
-    return LaunchPreparation(shell), shell.fed
+    core = FakeCore(STAGED, folder, {"far": link})
+    gpus = GpuWatch(core, lambda sample: None)
+    return LaunchPreparation(core, fake_hosts(), gpus, None), core.fed
 
 
 async def test_the_program_that_was_begun_takes_the_files(
@@ -226,8 +228,8 @@ def releasing(
     links: dict[str, Any], logs: Logs, disk: Disk, folder: Path, survivors: tuple[str, ...] = ()
 ) -> tuple[list[ev.Event], list[asyncio.Task[None]]]:
     """Begins to release all hosts; returns what is told."""
-    shell: Any = FakeShell(STAGED, folder, links)
-    plan = shell.data.plan
+    core = FakeCore(STAGED, folder, links)
+    plan = core.data.plan
     view = SimpleNamespace(id=WORKER, host="far", attempts=(1,), attempt=1)
     data = SimpleNamespace(run=SimpleNamespace(forced=False), on_host=lambda _: [view])
     data.survivors_on = lambda _: survivors
@@ -236,11 +238,12 @@ def releasing(
         hosts=plan.hosts, host=lambda _: plan.host("far"), copies=planned.copies
     )
     data.allocation = None
-    shell.data, shell.outputs, shell.disk = data, logs, disk
-    teardown_ = Teardown(shell)
+    core.data = data
+    hosts, bytes_, takes = fake_hosts(), cast(Any, logs), cast(Any, disk)
+    teardown_ = Teardown(core, hosts, bytes_, takes, folder)
     gone = asyncio.create_task(asyncio.sleep(0))
-    shell.hosts.tasks.update(dict.fromkeys(links, gone))
-    return shell.fed, [asyncio.create_task(teardown_.release(host)) for host in links]
+    hosts.tasks.update(dict.fromkeys(links, gone))
+    return core.fed, [asyncio.create_task(teardown_.release(host)) for host in links]
 
 
 async def release(link: Any, logs: Logs, tmp_path: Path) -> list[ev.Event]:

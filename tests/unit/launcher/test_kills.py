@@ -7,6 +7,7 @@ import json
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,9 +21,9 @@ from launcher.plan.run_plan import Plan
 from launcher.run import events as ev
 from launcher.run import instructions as do
 from launcher.run.events import ReadyTimeout, ShutdownTimeout
-from launcher.session.run_shell import Executor
+from launcher.session.executor import Executor
+from tests.support.fake_core import FakeCore
 from tests.support.patience import PATIENCE
-from tests.support.shells import FakeShell
 
 # Pace of a kill's looks at the process table, without processes.
 
@@ -187,11 +188,11 @@ class Scene:
         places = ", ".join(f'"{name}:{port}"' for name in names for port in (1, 2))
         text = f'{tables}[jobs.w]\ntasks = [{places}]\n[run]\ncommand = ["true"]\n{table}'
         self.sent: list[tuple[str, Request]] = []
-        shell: Any = FakeShell(text, Path("/"), {n: Link(n, self.sent) for n in names})
-        self.work: list[asyncio.Task[None]] = shell.work
-        self.fed: list[ev.Event] = shell.fed
-        self.plan: Plan = shell.data.plan
-        self.executor = Executor(shell)
+        core = FakeCore(text, Path("/"), {n: Link(n, self.sent) for n in names})
+        self.work, self.fed = core.work, core.fed
+        self.plan: Plan = core.data.plan
+        parts: Any = SimpleNamespace()
+        self.executor = Executor(core, parts, asyncio.Event())
 
     def start_all(self) -> None:
         for task in self.plan.tasks:

@@ -62,15 +62,13 @@ async def listening(folder: RunFolder, unattended: float = PATIENCE) -> AsyncIte
     """A launcher's control socket; its prompts."""
     prompts = PromptQueue(unattended)
     views = Views(RunView(folder.run_id, "prompts", RunPhase.CONNECTING, 0.0))
-    shell: Any = SimpleNamespace(
-        folder=folder,
-        prompts=prompts,
+    run: Any = SimpleNamespace(
         refresh=lambda: views,
         crash=failed,
         data=views,
         command=lambda event: None,
     )
-    async with ControlSocket(shell).listening():
+    async with ControlSocket(run, folder.run_id, prompts).listening():
         yield prompts
 
 

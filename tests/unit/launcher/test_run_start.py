@@ -752,7 +752,7 @@ async def test_a_kill_comes_behind_all_starts_of_the_event_before(tmp_path: Path
         ev.Staged(1.0, "b"),
     ):
         shell.feed(event)
-    shell.outputs.monitor.close()
+    shell.parts.outputs.monitor.close()
     shell.writer.close()
     kinds = [type(one) for one in recorder.done]
     assert len(recorder.starts) == 3 and kinds.count(do.KillHost) == 2

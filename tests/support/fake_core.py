@@ -1,27 +1,22 @@
-"""In the place of the launcher's shell, for one of its parts on a test's own loop."""
+"""In the place of a launcher process's core, for one of its parts on a test's own loop."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Coroutine, Mapping
-from contextlib import AsyncExitStack
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any
 
 from launcher.cluster.read import loads
 from launcher.run import events as ev
 from launcher.run.machine import RunStateMachine
 from launcher.session.bulkhead import Bulkhead
-from tests.support.crash import failed
 
 
-class FakeShell:
+class FakeCore:
     """A run, and what a part has told of it."""
-
-    attached = False
-    allocation = None
 
     def __init__(
         self, text: str, folder: Path, links: Mapping[str, Any] | None = None, run_id: str = "run-1"
@@ -29,12 +24,10 @@ class FakeShell:
         """`text` is the run's cluster file."""
         self.machine = RunStateMachine(loads(text, "c.toml", folder), run_id, 1.0)
         self.data: Any = self.machine.data
-        self.folder = SimpleNamespace(run_id=run_id, path=folder, metrics=folder / "metrics.jsonl")
+        self.gauges = self.machine.gauges
         self.links: dict[str, Any] = dict(links or {})
-        self.hosts = SimpleNamespace(welcomes={}, tasks={}, logins=None)
         self.bulkhead = Bulkhead()
         self.bulkhead.close()  # no process reads what tasks and hosts say
-        self.closing = AsyncExitStack()
         self.fed: list[ev.Event] = []
         self.work: list[asyncio.Task[None]] = []
 
@@ -54,9 +47,7 @@ class FakeShell:
     def publish(self) -> None:
         """Nobody follows the run."""
 
-    def record_metric(self, metric: Any) -> None:
-        """Nobody reads the run's files."""
 
-    def crash(self, where: str, error: BaseException) -> NoReturn:
-        """Fails the test."""
-        failed(where, error)
+def fake_hosts() -> Any:
+    """Links of hosts that nobody has begun, for parts that ask them who has greeted."""
+    return SimpleNamespace(welcomes={}, tasks={}, logins=None)
