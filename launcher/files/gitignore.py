@@ -1,5 +1,5 @@
 """Git's rule of what is ignored, read without git: the `.gitignore` files from the repository's
-root on, `info/exclude`, `core.excludesFile`; a file that git tracks is never ignored.
+root on, `info/exclude`, `excludesFile`; a file that git tracks is never ignored.
 
 git is not asked even where it is installed. It need not be there, it refuses repositories of other
 owners, and it says nothing of directories outside of repositories, whose `.gitignore` files hold

@@ -1,7 +1,7 @@
 """Core of a launcher process, as its parts know it: the record of the run, the links to its hosts,
 and a way to say what has happened.
 
-Parts know each other only where `run_shell.assemble` hands one to another.
+Parts know each other only where `assembly.assemble` hands one to another.
 """
 
 from __future__ import annotations
