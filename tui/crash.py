@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from textual.worker import WorkerFailed
 
+from launcher.decision import Decision
 from launcher.printable import pictured
-from launcher.session.decision import Decision
 from launcher.session.latch import Latch
 from tui.log.guesses import MISSING, pop_faults
 from tui.streams import message

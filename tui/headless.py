@@ -19,6 +19,7 @@ from types import FrameType
 from typing import TextIO
 
 from launcher.api import Run
+from launcher.decision import Decision
 from launcher.errors import LauncherError
 from launcher.ids import TaskId
 from launcher.in_time import import_in_time
@@ -27,7 +28,6 @@ from launcher.quantities import size
 from launcher.run.snapshot import AllocationView
 from launcher.run.states import RunPhase, TaskState
 from launcher.session.client import RunClient
-from launcher.session.decision import Decision
 from launcher.session.following import RunLogs, line_text
 from launcher.store.stream import PublicEvent
 from tui.exits import Exit, exit_code

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from pydantic import ConfigDict, TypeAdapter
+
 from ..frozen import frozen
 
 
@@ -47,6 +49,16 @@ class AuthPrompt:
     """With `HOST_KEY`: what `text` asks about."""
 
 
+@frozen
+class PendingPrompt:
+    """A prompt without an answer yet, as a launcher process tells its clients."""
+
+    id: int
+    question: AuthPrompt
+
+
+PROMPTS = TypeAdapter(tuple[PendingPrompt, ...], config=ConfigDict(defer_build=True))
+"""Record of the prompts that wait for an answer."""
 PromptHandler = Callable[[AuthPrompt], Awaitable[str | None]]
 """Puts a prompt to a person; None where nobody answers (headless, or refused)."""
 

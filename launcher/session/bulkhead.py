@@ -27,9 +27,9 @@ from contextlib import ExitStack, suppress
 from typing import Any, TypeVar
 
 from ..crossing import awaited
+from ..nameless import nameless_file
 from ..printable import printable
 from ..store.disk import DiskThread
-from .launcher_process import nameless_file
 from .looks import Look, LookQuestion
 from .reader import CLOCK, message, receive
 

@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..cluster.choices import OnHangup
+from ..decision import Decision
 from ..errors import LauncherError, LockError, TfmuxError
 from ..ids import TaskId, new_run_id
 from ..printable import printable
@@ -26,22 +27,13 @@ from ..run.gpus import GpuSample
 from ..run.snapshot import HostReceipt, Receipt, Snapshot
 from ..run.states import Cause, HostState, Outcome, Purpose, RunPhase
 from ..run.views import Record, Views
+from ..store.launcher_socket import FLUSH_SECONDS, NOT_UNDERSTOOD, unknown
 from ..store.logs import LogStore
 from ..store.metrics import MetricsFile, Series
 from ..store.runs import RunFolder
 from ..store.stream import Damage, PublicEvent, decode, plain, printable_values, read_end
-from .decision import Decision
 from .latch import Latch
-from .launcher_link import (
-    FLUSH_SECONDS,
-    NOT_UNDERSTOOD,
-    LauncherLink,
-    ProcessState,
-    attach_order,
-    stopped_text,
-    take_lock,
-    unknown,
-)
+from .launcher_link import LauncherLink, ProcessState, attach_order, stopped_text, take_lock
 from .launcher_process import LauncherProcess
 from .stored import StoredRun, find_resumed
 from .supervision import (
@@ -59,7 +51,7 @@ if TYPE_CHECKING:
     from ..cluster.file_model import ClusterModel
     from ..hosts.auth_prompt import PromptHandler
     from ..run.stack_groups import Stacks
-    from .prompts import PromptResponder
+    from .prompt_responder import PromptResponder
 
 
 def resume(views: Views) -> None:
@@ -149,7 +141,7 @@ class RunClient:
         """Somebody wants the metrics: nobody else keeps those of thousands of tasks."""
         self._responder: PromptResponder | None = None
         if ask is not None:
-            from .prompts import PromptResponder
+            from .prompt_responder import PromptResponder
 
             self._responder = PromptResponder(ask, self._answer)
         self._on_end = on_end

@@ -42,6 +42,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, NoReturn, Protocol
 
+from ..hosts.auth_prompt import PROMPTS, PendingPrompt
 from ..ids import TaskId
 from ..run import events as ev
 from ..run.stack_groups import Stacks, stacks_type
@@ -49,7 +50,7 @@ from ..run.state import RunData
 from ..run.views import Record, Views
 from ..store.runs import socket_path
 from ..store.stream import plain
-from .prompts import PROMPTS, PendingPrompt, PromptQueue
+from .prompt_queue import PromptQueue
 
 _FULL_BYTES = 64 * 1024
 """A client with more unread bytes is sent nothing until it has read them. The last message that

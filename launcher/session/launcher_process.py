@@ -9,7 +9,9 @@ import subprocess
 import sys
 import threading
 from contextlib import ExitStack, suppress
-from typing import IO, Any
+from typing import Any
+
+from ..nameless import nameless_file
 
 _END_SECONDS = 2.0
 """Longest wait for the end of a process that was killed."""
@@ -86,13 +88,3 @@ class LauncherProcess:
         """The end of what it wrote to standard error before it had a run's folder."""
         self._errors.seek(0)
         return self._errors.read(4096).decode(errors="replace").strip()
-
-
-def nameless_file() -> IO[bytes]:
-    """A file that is gone when both processes have closed it."""
-    if sys.platform == "linux":  # `tempfile` takes as long to import as the interpreter to start
-        return open(os.memfd_create("launcher"), "w+b", buffering=0)
-    else:
-        from tempfile import TemporaryFile
-
-        return TemporaryFile()

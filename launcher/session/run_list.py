@@ -22,10 +22,10 @@ from ..run.gpus import GpuView
 from ..run.leaving import waits
 from ..run.snapshot import AllocationView, HostView, RunView, Snapshot
 from ..run.states import HostState, RunPhase
+from ..store.launcher_socket import told_state
 from ..store.living_runs import LivingRun, entries, without_folder
 from ..store.runs import RunFolder, UnreadableRun, one_of_copies, removed_text
 from ..store.stream import Summary, read_end, read_stream
-from .launcher_link import told_state
 
 if TYPE_CHECKING:
     from ..hosts.ssh import SshConnector

@@ -25,6 +25,7 @@ from typing import Any, NoReturn
 
 from ..agent.folders import FolderError
 from ..cluster.file_model import ClusterModel
+from ..decision import Decision
 from ..errors import LauncherError
 from ..frozen import frozen
 from ..hosts.link import Link
@@ -47,10 +48,9 @@ from ..subprocesses import Workers
 from .assembly import Doors, assemble
 from .bulkhead import Bulkhead
 from .control_socket import ControlSocket
-from .decision import Decision
 from .executor import Executor
 from .hang import TICK
-from .prompts import PromptQueue
+from .prompt_queue import PromptQueue
 
 Crash = Callable[[str, BaseException, Iterable[str]], NoReturn]
 """Ends the launcher; gets what was being done, what nobody expected there, and the story of the

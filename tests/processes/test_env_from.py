@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from launcher.paths import runs_home
-from launcher.session.launcher_link import connect
+from launcher.store.launcher_socket import connect
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, python_task, run, write
 from tests.testbed.inprocess import SshServer

@@ -25,7 +25,7 @@ from tests.support.terminal import Terminal
 TFMUX = (sys.executable, "-m", "tui.main")
 WINDOW = """
 import sys
-from launcher.session import decision
+from launcher import decision
 decision.SECONDS = float(sys.argv[1])
 from tui.main import main
 sys.exit(main(sys.argv[2:]))

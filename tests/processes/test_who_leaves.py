@@ -16,7 +16,7 @@ import pytest
 
 from launcher.run.states import RunPhase, TaskState
 from launcher.session.client import RunClient
-from launcher.session.launcher_link import connect
+from launcher.store.launcher_socket import connect
 from launcher.store.runs import RunFolder
 from tests.support import command
 from tests.support.budgets import soak, variants

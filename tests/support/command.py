@@ -18,9 +18,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from launcher import decision
 from launcher.agent.folders import local_folder
 from launcher.paths import runs_home
-from launcher.session import decision, launcher_process
+from launcher.session import launcher_process
 from launcher.store.runs import RunFolder
 from tests.support.forked import ForkServer, Process, replace_popen
 from tests.support.paths import REPOSITORY

@@ -22,8 +22,8 @@ from launcher.run.states import RunPhase
 from launcher.run.views import Views
 from launcher.session import control_socket
 from launcher.session.control_socket import ControlSocket
-from launcher.session.launcher_link import connect
-from launcher.session.prompts import PromptQueue
+from launcher.session.prompt_queue import PromptQueue
+from launcher.store.launcher_socket import connect
 from launcher.store.runs import socket_path
 from tests.support.crash import failed
 from tests.support.patience import PATIENCE, until

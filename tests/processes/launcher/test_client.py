@@ -25,10 +25,11 @@ from launcher.run.snapshot import Snapshot
 from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.session import launcher_link, supervision
 from launcher.session.client import RunClient
-from launcher.session.launcher_link import unknown
 from launcher.session.launcher_process import LauncherProcess
 from launcher.session.stored import StoredRun
 from launcher.session.supervision import HEARD_SECONDS, MOST_RESTARTS
+from launcher.store import launcher_socket
+from launcher.store.launcher_socket import unknown
 from launcher.store.runs import RunFolder
 from tests.support.budgets import variants
 from tests.support.cluster_texts import cluster_text
@@ -144,7 +145,7 @@ def test_a_detach_is_read_although_the_launcher_writes_first() -> None:
     """Its next write found a closed socket then, and lost what it had not read yet: a run that was
     left under load was killed."""
     ours, theirs = socket.socketpair()
-    connection = launcher_link.ControlConnection(ours)
+    connection = launcher_socket.ControlConnection(ours)
     assert connection.send({"command": "detach"})
     closing = threading.Thread(target=lambda: connection.close(flush=True))
     closing.start()
@@ -161,10 +162,10 @@ def test_a_launcher_that_stands_still_is_not_waited_for_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A screen must close."""
-    monkeypatch.setattr(launcher_link, "FLUSH_SECONDS", 0.2)
+    monkeypatch.setattr(launcher_socket, "FLUSH_SECONDS", 0.2)
     ours, theirs = socket.socketpair()
     with theirs:
-        launcher_link.ControlConnection(ours).close(flush=True)
+        launcher_socket.ControlConnection(ours).close(flush=True)
         assert ours.fileno() == -1
 
 
@@ -396,7 +397,7 @@ def test_a_client_that_cannot_look_for_launchers_says_so(
     def unusable(run_id: str) -> Path:
         raise FolderError("/tmp: Permission denied")
 
-    monkeypatch.setattr(launcher_link, "socket_path", unusable)
+    monkeypatch.setattr(launcher_socket, "socket_path", unusable)
     with following(tmp_path) as client:
         seen = wait(client, lambda s: any("no launcher supervises" in n for n in s.notes), "a note")
         assert any("/tmp: Permission denied" in note for note in seen.notes)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.session.launcher_link import ControlConnection
 from launcher.store.disk import MOST_OPEN, Files
+from launcher.store.launcher_socket import ControlConnection
 from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.prove

@@ -23,6 +23,7 @@ from launcher.run.views import Views
 from launcher.session import launcher_link, supervision
 from launcher.session.client import RunClient
 from launcher.session.launcher_process import LauncherProcess
+from launcher.store import launcher_socket
 from launcher.store.living_runs import Holder, LivingRun
 from launcher.store.runs import RunFolder, socket_path
 from launcher.store.stream import plain
@@ -116,7 +117,7 @@ def test_a_launcher_that_sends_a_line_without_end_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The launcher is no longer read, and the reason is reported."""
-    monkeypatch.setattr(launcher_link, "LONGEST_LINE", 1 << 20)
+    monkeypatch.setattr(launcher_socket, "LONGEST_LINE", 1 << 20)
     with followed(tmp_path, snapshot_of(RunPhase.RUNNING, 1.0)) as (client, theirs):
         with pytest.raises(OSError):
             for _ in range(1 << 10):
@@ -221,6 +222,10 @@ def test_a_kill_takes_over_from_a_launcher_that_accepts_nobody(
 ) -> None:
     """The launcher's queue of connections is full: that is no answer, either."""
     monkeypatch.setattr(supervision, "HEARD_SECONDS", 0.1)
-    with standing_still(tmp_path, 0) as (run_id, _), launcher_link.connect(run_id), killing(run_id):
+    with (
+        standing_still(tmp_path, 0) as (run_id, _),
+        launcher_socket.connect(run_id),
+        killing(run_id),
+    ):
         wait_until(lambda: silent, "another launcher")
         silent[0].theirs.sendall(b'{"error": "seen"}\n')
