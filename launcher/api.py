@@ -235,7 +235,7 @@ class Run:
         while not ended:
             ended = self._ended.is_set()  # before the look: nothing comes after it
             lines = await asyncio.to_thread(_lines, reader) if reader is not None else []
-            found = await asyncio.to_thread(self._files.read, self.client, last=ended)
+            found = await asyncio.to_thread(self._files.read, self.client.records, last=ended)
             own, self._own = self._own, []
             for event in (*found, *own, *lines):
                 yield event

@@ -6,10 +6,10 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from ..ids import TaskId
 from ..lines import BLOCK_LINES, UP, Block, Row, displayed
@@ -18,10 +18,7 @@ from ..printable import without_escapes
 from ..store.runs import RunFolder
 from ..store.stream import LineReader, LogEvent, PublicEvent, printable_values
 
-if TYPE_CHECKING:
-    from .client import RunClient
-
-
+Told = Callable[[float], list[PublicEvent]]
 _LATE_SECONDS = 2.0
 """Age from which on a note that the file does not have comes from the launcher."""
 
@@ -37,23 +34,25 @@ class EventFiles:
         self._events, self._metrics = make(folder.events), make(folder.metrics)
         self._recorded = time.time() if from_end else 0.0
         """Time of the last event in the file."""
-        self._early: list[int] = []
-        """Numbers of the notes that came from the launcher process."""
+        self._early: set[int] = set()
+        """Numbers of the notes that came from the launcher process, and not from the file yet."""
 
-    def read(self, client: RunClient, *, last: bool = False) -> list[PublicEvent]:
-        """The events that have come since the last call; with `last` nothing comes after them."""
+    def read(self, told: Told, *, last: bool = False) -> list[PublicEvent]:
+        """The events that have come since the last call; with `last` nothing comes after them.
+        `told` gives the records later than a time as the launcher process has sent them."""
         events = _events_in(self._events)
         if events:
             self._recorded = events[-1]["time"]
         found = sorted(
             [*events, *_events_in(self._metrics)], key=lambda event: float(event["time"])
         )
-        lacking = client.records(self._recorded)
+        lacking = told(self._recorded)
         if not last:
             late = time.time() - _LATE_SECONDS
             lacking = [one for one in lacking if one["event"] == "note" and one["time"] < late]
         new = [event for event in found + lacking if event.get("number") not in self._early]
-        self._early += [one["number"] for one in lacking if one["event"] == "note"]
+        self._early -= {event["number"] for event in found if event["event"] == "note"}
+        self._early |= {event["number"] for event in lacking if event["event"] == "note"}
         return new
 
 

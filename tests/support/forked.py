@@ -332,8 +332,8 @@ def _become(request: _Request, forks: Forks) -> None:
         os.dup2(descriptor, number)
         os.close(descriptor)
     _rename(argv, env)
-    for name in ("launcher_process", "bulkhead"):
-        starter = sys.modules.get(f"launcher.session.{name}")
+    for name in ("launcher.session.launcher_process", "launcher.session.bulkhead"):
+        starter = sys.modules.get(name)
         if starter is not None:
             replace_popen(starter, forks.popen)
     at = argv.index("-m")

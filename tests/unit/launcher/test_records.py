@@ -435,18 +435,17 @@ class Client:
 def test_events_of_both_files_come_once_and_in_their_order(tmp_path: Path) -> None:
     """A line that is being written waits; what is damaged is left out."""
     folder, client = RunFolder(tmp_path), Client()
-    as_client: Any = client
     files = EventFiles(folder, from_end=False)
-    assert files.read(as_client) == []
+    assert files.read(client.records) == []
     first, second = Note("one", 1, 1.0), Note("two", 2, 3.0)
     metric = Metric(TaskId("worker", 0), "h", {"step": 1.0}, time=2.0)
     half = encode(second)
     folder.events.write_bytes(encode(first) + b"null\n{}\n" + half[:20])
     folder.metrics.write_bytes(encode(metric))
-    assert files.read(as_client) == [plain(first), plain(metric)]
+    assert files.read(client.records) == [plain(first), plain(metric)]
     with folder.events.open("ab") as file:
         file.write(half[20:])
-    assert files.read(as_client) == [plain(second)] and files.read(as_client) == []
+    assert files.read(client.records) == [plain(second)] and files.read(client.records) == []
 
 
 def test_notes_come_from_the_launcher_where_the_disk_takes_nothing(tmp_path: Path) -> None:
@@ -454,7 +453,6 @@ def test_notes_come_from_the_launcher_where_the_disk_takes_nothing(tmp_path: Pat
     that note comes; at the end come the other two; when the disk answers again, then nothing comes
     twice."""
     folder, client = RunFolder(tmp_path), Client()
-    as_client: Any = client
     files = EventFiles(folder, from_end=False)
     now = time.time()
     client.views.update_run(stage=1)
@@ -463,33 +461,31 @@ def test_notes_come_from_the_launcher_where_the_disk_takes_nothing(tmp_path: Pat
     client.views.note("soon")
     client.views.pop_changed(now + 60.0)
     late, soon = (plain(note) for note in client.views.notes)
-    assert files.read(as_client) == [late] and files.read(as_client) == []
-    assert files.read(as_client, last=True) == [plain(client.views.run), soon]
+    assert files.read(client.records) == [late] and files.read(client.records) == []
+    assert files.read(client.records, last=True) == [plain(client.views.run), soon]
     folder.events.write_bytes(b"".join(map(encode, client.views.notes)))
-    assert files.read(as_client, last=True) == []
+    assert files.read(client.records, last=True) == []
 
 
 def test_states_come_from_the_file_alone_while_the_run_goes_on(tmp_path: Path) -> None:
     """Given a state that the launcher has told and the disk has not taken, when the disk takes the
     state and a later one, then both come, in their order, and nothing more at the end."""
     folder, client = RunFolder(tmp_path), Client()
-    as_client: Any = client
     files = EventFiles(folder, from_end=False)
     lines = []
     for stage in (1, 2):
         client.views.update_run(stage=stage)
         lines += client.views.pop_changed(float(stage))
-        assert files.read(as_client) == []
+        assert files.read(client.records) == []
     folder.events.write_bytes(b"".join(map(encode, lines)))
-    assert files.read(as_client) == list(map(plain, lines))
-    assert files.read(as_client, last=True) == []
+    assert files.read(client.records) == list(map(plain, lines))
+    assert files.read(client.records, last=True) == []
 
 
 def test_a_run_that_was_there_before_begins_where_it_stands(tmp_path: Path) -> None:
     folder, client = RunFolder(tmp_path), Client()
-    as_client: Any = client
     client.views.note("before")
     client.views.pop_changed(time.time() - 10.0)
     folder.events.write_bytes(b"".join(map(encode, client.views.notes)))
     files = EventFiles(folder, from_end=True)
-    assert files.read(as_client, last=True) == []
+    assert files.read(client.records, last=True) == []
