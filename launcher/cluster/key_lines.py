@@ -219,8 +219,6 @@ class SourceFile:
     """The file's name in messages."""
     names_cluster: bool = field(default=False, compare=False)
     """The cluster has no other name than the file's."""
-    checked: str = field(default="", compare=False)
-    """Mark of the text, where all that a launch needs was checked (`read.mark_of`)."""
 
     def line(self, path: KeyPath) -> int | None:
         """Returns the line of a key, else of the nearest table around it, where it is known."""

@@ -81,12 +81,11 @@ class Violation:
 
 
 def violations(
-    cluster: ClusterModel, raw: Mapping[str, Any], *, for_launch: bool, checked: bool = False
+    cluster: ClusterModel, raw: Mapping[str, Any], *, for_launch: bool
 ) -> Iterator[Violation]:
-    """Makes all checks between the values of a cluster, whose tables are `raw`, unless they are
-    `checked`; the order is arbitrary. `for_launch` also looks for the local files and directories
-    that it names, which may have gone since."""
-    checks = (*(() if checked else _CHECKS), *((_missing_paths,) if for_launch else ()))
+    """Makes all checks between the values of a cluster, whose tables are `raw`; the order is
+    arbitrary. `for_launch` also looks for the local files and directories that it names."""
+    checks = (*_CHECKS, *((_missing_paths,) if for_launch else ()))
     return (_at_default(each, raw) for check in checks for each in check(cluster))
 
 

@@ -6,7 +6,6 @@ is no TOML has one; then all problems of single values; when there are none, all
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import stat
@@ -36,27 +35,14 @@ _SHOWN = 60
 _NOT_UTF8 = "it has bytes that are not UTF-8, which a cluster file cannot hold: write other names"
 _NAME_ADDED = "  # the name of the file"
 """End of a line that is not the user's."""
-with os.scandir(Path(__file__).parent) as _files:
-    _PROGRAM = repr(
-        sorted(
-            (each.name, each.inode(), each.stat().st_mtime_ns)
-            for each in _files
-            if each.name.endswith(".py")
-        )
-    )
-"""The modules that check a file, as this process has imported them: an upgrade replaces them."""
 
 
-def load(
-    path: Path | str, *, base: Path | None = None, for_launch: bool = False, checked: str = ""
-) -> ClusterModel:
+def load(path: Path | str, *, base: Path | None = None, for_launch: bool = False) -> ClusterModel:
     """Reads a cluster file.
 
     Relative paths in it start from `base`, by default the file's directory (a run's own copy of
     its file is elsewhere). `for_launch` also checks that the local files and directories that it
-    names exist. `checked` is the mark of a text that was checked for a launch just before, by
-    another process: if the file still has that text, only its single values are checked again, and
-    what lies on the disk.
+    names exist.
 
     Raises:
         ClusterFileError: the file cannot be read, or something in it is wrong.
@@ -64,7 +50,7 @@ def load(
     path = Path(path)
     base = base or path.absolute().parent
     toml = parse_toml(read_text(path))
-    return model_of(toml, escaped(str(path)), base, for_launch=for_launch, checked=checked)
+    return model_of(toml, escaped(str(path)), base, for_launch=for_launch)
 
 
 def read_text(path: Path) -> str:
@@ -112,26 +98,15 @@ def parse_toml(text: str) -> TomlText:
         return TomlText(text, lines, problem=as_problem(violation, line))
 
 
-def mark_of(text: str) -> str:
-    """Mark of a text, or of its copy with a name, that the checks of this version have read: equal
-    for no other text, and for no process that has imported other checks."""
-    text = without_file_name(text.removeprefix("\ufeff"))
-    return hashlib.sha256(f"{_PROGRAM}\0{text}".encode()).hexdigest()
-
-
-def model_of(
-    toml: TomlText, source: str, base: Path, *, for_launch: bool = False, checked: str = ""
-) -> ClusterModel:
+def model_of(toml: TomlText, source: str, base: Path, *, for_launch: bool = False) -> ClusterModel:
     """The cluster of a text; `source` names the file in errors. See `load`."""
     if toml.problem is not None:
         raise ClusterFileError(source, [toml.problem])
     raw, lines = dict(toml.values or {}), toml.lines
-    mark = mark_of(toml.text) if for_launch else ""
-    is_checked = for_launch and mark == checked
     if names_cluster := "name" not in raw:
         stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(source).stem).strip("-._")[:64]
         raw["name"] = stem or "cluster"
-    if not is_checked and (beyond := list(limits(raw))):
+    if beyond := list(limits(raw)):
         raise _error(source, beyond, lines)
     try:
         cluster = ClusterModel.model_validate(raw)
@@ -139,9 +114,9 @@ def model_of(
         details = error.errors(include_url=False)
         wrong = value_problems(details[: _MOST_PROBLEMS + 1])
         raise _error(source, wrong, lines, error.error_count()) from None
-    file = SourceFile(lines, _lines_added(toml.text), source, names_cluster, mark)
+    file = SourceFile(lines, _lines_added(toml.text), source, names_cluster)
     cluster = cluster.based_on(base, file).with_pending_nodes()
-    found = violations(cluster, raw, for_launch=for_launch, checked=is_checked)
+    found = violations(cluster, raw, for_launch=for_launch)
     if wrong := list(islice(found, _MOST_PROBLEMS + 1)):
         raise _error(source, wrong, lines)
     return cluster

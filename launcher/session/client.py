@@ -231,7 +231,7 @@ class RunClient:
         on_close = on_close or _ON_HANGUP[cluster.run.on_hangup]
         order = {"launch": run_id, "resume": source, "on_close": on_close}
         order |= {"folder": str(folder.path)}
-        link = process.order(order | {"checked": cluster.file.checked}, lock)
+        link = process.order(order, lock)
         views = unknown(folder)
         views.update_run(name=cluster.name, resume=source)
         return cls(

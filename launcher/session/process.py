@@ -7,11 +7,8 @@ when a person says so (`standby`): until then it makes ready what every launch n
 the connection does. With `ssh` it imports what logs in to hosts, which takes as long as all else:
 
     {"launch": RUN_ID, "folder": PATH, "resume": [RUN_ID, RUN_ID] | null,
-     "on_close": "kill" | "nothing", "checked": "…"}
-        with the fields of a `Resume`, and the mark of the cluster file that the front end has
-        checked (`cluster.read.mark_of`). Nobody else has the other end of the connection. The mark
-        is believed for that text alone, if both processes have the same checks; else all is checked
-        here. Single values, and local paths, are checked in any case
+     "on_close": "kill" | "nothing"}
+        with the fields of a `Resume`
     {"attach": RUN_ID, "folder": PATH, "on_close": "kill" | "nothing", "died": "…", "end": false,
      "kill": false}
         without a descriptor: although a launcher that stands still holds the lock; `died` says
@@ -149,8 +146,7 @@ def shell_for(order: dict[str, Any], crash: Crash = crash) -> RunShell:
     """
     folder, now = _folder(order), time.time()
     if "launch" in order:
-        checked = str(order.get("checked", ""))
-        cluster = load(folder.cluster_file, base=folder.origin, for_launch=True, checked=checked)
+        cluster = load(folder.cluster_file, base=folder.origin, for_launch=True)
         resume = order.get("resume")
         resume = resume and Resume(*resume)
         machine = RunStateMachine(cluster, folder.run_id, now, resume=resume)

@@ -14,7 +14,7 @@ from importlib import import_module
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 
-from ..cluster.read import mark_of, model_of, parse_toml
+from ..cluster.read import loads
 from ..hosts import bootstrap, frames
 from ..run import events as ev
 from ..run.machine import RunStateMachine
@@ -53,10 +53,8 @@ def make_ready(waits: Callable[[], bool], *, ssh: bool) -> None:
 
 
 def _begin_run() -> None:
-    """Reads a cluster file that was checked, plans a run of it, and writes its first records down
-    nowhere."""
-    toml, checked = parse_toml(_CLUSTER), mark_of(_CLUSTER)
-    cluster = model_of(toml, "rehearsal.toml", Path("/"), for_launch=True, checked=checked)
+    """Reads a cluster file, plans a run of it, and writes its first records down nowhere."""
+    cluster = loads(_CLUSTER, "rehearsal.toml", Path("/"), for_launch=True)
     machine = RunStateMachine(cluster, "rehearsal", 0.0)
     machine.handle(ev.Begin(0.0))
     for record in machine.data.pop_changed(0.0):
