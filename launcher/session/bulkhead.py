@@ -306,10 +306,13 @@ class _Reader:
     def close(self) -> None:
         """Ends the process, and reaps it; one that waits for a disk is left."""
         self.kill()
-        self._link.close()
-        with suppress(subprocess.TimeoutExpired):
+        # The launcher process may be ending, and its descriptors with it.
+        with suppress(OSError):
+            self._link.close()
+        with suppress(subprocess.TimeoutExpired, OSError):
             self._process.wait(_MARGIN)
-        self._errors.close()
+        with suppress(OSError):
+            self._errors.close()
 
     def _end(self) -> str:
         """Why it has ended."""
