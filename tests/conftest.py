@@ -8,11 +8,12 @@ import signal
 import subprocess
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support import command, requirements, tiers
+from tests.support import command, launches, requirements, tiers
 from tests.support.budgets import SOAK
 from tests.support.paths import REPOSITORY
 from tests.support.requirements import require, require_testbed
@@ -37,6 +38,7 @@ settings.register_profile(
 settings.load_profile("any machine")
 
 _SWEEPER = pytest.StashKey[subprocess.Popen[bytes]]()
+_LAUNCHES = pytest.StashKey[Path]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -47,12 +49,32 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if not hasattr(config, "workerinput"):  # a worker of pytest-xdist has the mark of its parent
         config.stash[_SWEEPER] = sweeper.watch()
+    given: dict[str, str] = getattr(config, "workerinput", {})
+    config.stash[_LAUNCHES] = launches.begin(Path(given["launches"]) if given else None)
     guard.mark_session()
     command.fork_launchers()
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         if signal.getsignal(number) is signal.SIG_IGN:
             interrupt = number is signal.SIGINT
             signal.signal(number, signal.default_int_handler if interrupt else signal.SIG_DFL)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Let a worker of pytest-xdist count its launches in the file of all."""
+    node.workerinput["launches"] = str(node.config.stash[_LAUNCHES])
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Say how many processes the tests have launched; with `-v` those of each file."""
+    for line in launches.summary(config.stash[_LAUNCHES], files=config.option.verbose > 0):
+        terminalreporter.write_line(line)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Take the count of launches away."""
+    if not hasattr(config, "workerinput"):
+        config.stash[_LAUNCHES].unlink(missing_ok=True)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

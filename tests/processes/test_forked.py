@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import forked
 from tests.support.forked import ForkServer, Process
 from tests.support.patience import PATIENCE
 
@@ -133,3 +134,18 @@ def test_several_threads_wait_for_one(server: ForkServer, folder: Path) -> None:
         found = [pool.submit(process.wait, *limit) for limit in [(), (PATIENCE,)] * 4]
         process.kill()
         assert [each.result() for each in found] == [-signal.SIGKILL] * 8
+
+
+def test_each_launch_is_counted_with_its_test(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the server, and an interpreter that it cannot be."""
+    file = folder / "launches"
+    monkeypatch.setattr(forked, "counter", os.open(file, os.O_CREAT | os.O_WRONLY | os.O_APPEND))
+    server = ForkServer("argparse")
+    for words in ("short", "x" * 20_000):
+        assert started(server, folder, words).wait(PATIENCE) == 7
+    server.close()
+    os.close(forked.counter)
+    name = "tests/processes/test_forked.py::test_each_launch_is_counted_with_its_test"
+    assert file.read_text() == f"shows\t{name}\n" * 2

@@ -27,6 +27,7 @@ from launcher.agent import wire
 from launcher.agent.folders import local_folder
 from launcher.agent.wire import Decoder, RawFrame
 from launcher.hosts import bootstrap
+from tests.support import launches
 from tests.support.patience import PATIENCE
 from tests.testbed import proc
 from tests.testbed.proc import Process
@@ -69,6 +70,7 @@ class Client:
         self._decoder = wire.Decoder()
         self._ids = itertools.count(1)
         nonce = secrets.token_hex(4)
+        launches.note("launcher.agent")
         self.process = subprocess.Popen(
             [*before, *bootstrap.argv(python, run_id, nonce)],
             stdin=subprocess.PIPE,

@@ -23,6 +23,7 @@ from launcher.agent.folders import local_folder
 from launcher.paths import runs_home
 from launcher.session import launcher_process
 from launcher.store.runs import RunFolder
+from tests.support import launches
 from tests.support.forked import ForkServer, Process, replace_popen
 from tests.support.paths import REPOSITORY
 from tests.support.patience import PATIENCE, wait_until
@@ -43,7 +44,8 @@ MODULES = (
 )
 """What commands and launcher processes import."""
 
-_INTERPRETER = (sys.executable, "-m", "tui.main")
+_MODULE = "tui.main"
+_INTERPRETER = (sys.executable, "-m", _MODULE)
 
 
 @cache
@@ -71,6 +73,7 @@ def start(
     try:
         process: Process | subprocess.Popen[bytes]
         if site is not None or prefix:
+            launches.note(_MODULE)
             if site is not None:
                 env, cwd = {**env, "PYTHONPATH": str(site)}, site
             process = subprocess.Popen(argv, env=env, cwd=cwd, stdout=stdout_end, stderr=stderr_end)
@@ -95,6 +98,7 @@ def run(
         subprocess.TimeoutExpired: it goes on, or another process holds its stdout or stderr.
     """
     if prefix:
+        launches.note(_MODULE)
         argv = [*prefix, *_INTERPRETER, *words]
         return subprocess.run(argv, capture_output=True, text=True, timeout=timeout, cwd=REPOSITORY)
     process, stdout, stderr = start(words, os.environ, REPOSITORY, site)

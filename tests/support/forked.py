@@ -42,6 +42,18 @@ _AT_START = ("PYTHON", "LC_", "LANG", "LD_", "TZ", "MALLOC_")
 """Beginnings of the names of variables that an interpreter and its libraries read at its start."""
 
 
+counter = -1
+"""Descriptor of the file in which launches are counted; -1 where they are not."""
+
+
+def count(descriptor: int, argv: Sequence[str], env: Mapping[str, str]) -> None:
+    """Append a line to a file: the module of a process, and the test that launches it."""
+    if descriptor >= 0:
+        module = argv[argv.index("-m") + 1]
+        test = env.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
+        os.write(descriptor, f"{module}\t{test.encode('unicode_escape').decode()}\n".encode())
+
+
 class Process:
     """A process that was forked; has the methods of `subprocess.Popen` that tests use, for any
     thread."""
@@ -175,8 +187,15 @@ class ForkServer(Forks):
         self._env = {**own, **env}
         with theirs:
             self._server = subprocess.Popen(
-                [sys.executable, __file__, str(theirs.fileno()), *modules, "x" * _ROOM],
-                pass_fds=(theirs.fileno(),),
+                [
+                    sys.executable,
+                    __file__,
+                    f"{theirs.fileno()}",
+                    f"{counter}",
+                    *modules,
+                    "x" * _ROOM,
+                ],
+                pass_fds=[each for each in (theirs.fileno(), counter) if each >= 0],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 cwd="/",
@@ -202,6 +221,7 @@ class ForkServer(Forks):
         """Fork the process, or start an interpreter where the server cannot be one."""
         if self.serves(argv, env):
             return super().start(argv, env=env, cwd=cwd, **options)
+        count(counter, argv, env)
         niceness = options.pop("niceness", 0)
         words = ["nice", "-n", str(niceness), *argv] if niceness else argv
         return subprocess.Popen(words, env=env, cwd=cwd, stdin=subprocess.DEVNULL, **options)
@@ -259,7 +279,7 @@ class _Request:
             os.close(descriptor)
 
 
-def _serve(first: socket.socket) -> tuple[_Request, Forks] | None:
+def _serve(first: socket.socket, counter: int) -> tuple[_Request, Forks] | None:
     """Fork what is asked for, until the first connection is closed; returns None then, and in each
     forked process what was asked for, with a connection of its own."""
     ended, woken = os.pipe()
@@ -284,6 +304,7 @@ def _serve(first: socket.socket) -> tuple[_Request, Forks] | None:
                 connection.close()
                 continue
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            count(counter, request.fields["argv"], request.fields["env"])
             pid = os.fork()
             if not pid:
                 signal.set_wakeup_fd(-1)
@@ -292,6 +313,8 @@ def _serve(first: socket.socket) -> tuple[_Request, Forks] | None:
                     other.close()
                 for descriptor in (ended, woken, request.status, *statuses.values()):
                     os.close(descriptor)
+                if counter >= 0:
+                    os.close(counter)
                 ours.close()
                 return request, Forks(socket.socket(fileno=_above(theirs.detach())))
             theirs.close()
@@ -369,10 +392,10 @@ def _rename(argv: Sequence[str], env: Mapping[str, str]) -> None:
 
 if __name__ == "__main__":
     del sys.path[0]
-    for name in sys.argv[2:-1]:
+    for name in sys.argv[3:-1]:
         import_module(name)
     gc.collect()
     gc.freeze()
-    served = _serve(socket.socket(fileno=int(sys.argv[1])))
+    served = _serve(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]))
     if served is not None:
         _become(*served)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tests.support import launches
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import write
 from tests.support.paths import REPOSITORY
@@ -34,6 +35,7 @@ class Terminal:
 
     def run(self, *words: str) -> None:
         """Starts tfmux in the window; its exit code is shown when it has ended."""
+        launches.note("tui.main")
         self.start([sys.executable, "-m", "tui.main", *words])
 
     def start(self, words: Sequence[str]) -> None:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
+from tests.support import launches
 from tests.support.budgets import budget
 from tests.support.forked import ForkServer, Process
 from tests.support.paths import REPOSITORY
@@ -149,6 +150,7 @@ class Tasks:
         with log.open("wb") as output:
             reads = any(name.startswith("TF_") and name != "TF_CONFIG" for name in env or {})
             if prefix or reads:
+                launches.note(module)
                 process = subprocess.Popen(
                     argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, **how
                 )
