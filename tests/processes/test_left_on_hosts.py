@@ -1,20 +1,27 @@
-"""What runs have left on hosts: who asks for it before a run is deleted, and what frees it."""
+"""What runs have left on hosts, or may have: listed as long as it may live, ended, and
+forgotten."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from launcher.store.runs import RunFolder
 from tests.support import command
+from tests.support.agent_client import family, watchdog_and_agent
 from tests.support.budgets import variants
-from tests.support.cluster_texts import cluster_text
+from tests.support.cluster_texts import cluster_text, one_task
 from tests.support.command import Up, python_task, write
 from tests.support.patience import wait_until
+from tests.support.scenario import gone, ready, receipt
+from tests.testbed import proc
+from tests.testbed.frozen import Freezer
 from tests.testbed.inprocess import SshServer
 
 SAVE = """
@@ -190,3 +197,103 @@ def test_options_that_do_not_go_together(capfd: pytest.CaptureFixture[str]) -> N
     for words in ([], ["--yes", "x"], ["--hosts", "--force"]):
         assert main(["rm", *words]) == 2
     assert json.dumps(capfd.readouterr().err).count("tfmux: ") == 3
+
+
+TASK = "import time; print('trains', flush=True); time.sleep(1000)"
+
+
+@pytest.fixture
+def doubtful(tmp_path: Path) -> Iterator[str]:
+    """A run whose launcher, agent and watchdog were killed, each before it could act."""
+    file = write(tmp_path, one_task(TASK, ready={"log": "trains"}, settings="lease = 2.0"))
+    with Up("up", str(file), "--json") as up:
+        ready(up, "worker:0")
+        watched = watchdog_and_agent(up.run_id)
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for process in watched:
+                proc.signal_process(process, number)
+        up.kill_launcher()
+        yield up.run_id
+    wait_until(lambda: family(up.run_id) == [], "no agent is left")
+
+
+@pytest.mark.prove
+def test_a_run_is_listed_until_somebody_forgets_it(doubtful: str) -> None:
+    """Given a run of which nobody can know whether something lives, when it is killed, then the
+    receipt says until when, and what to do; it stays in the list, also without an agent, and
+    `kill --all` is no success. `--forget` says what may live, and takes it from there."""
+    done = command.run("kill", doubtful)
+    assert done.returncode == 4
+    assert "localhost: not confirmed until it boots: an earlier agent here and" in done.stdout
+    kill, forget = f"tfmux kill {doubtful}", f"tfmux kill --forget {doubtful}"
+    first = done.stdout.splitlines()[1]
+    assert first.endswith(
+        f"; after a boot of localhost: {kill}; to remove it from the list: {forget}"
+    )
+    wait_until(lambda: family(doubtful) == [], "its agent has gone by its lease")
+    listed = command.run("ps", "-q")
+    assert listed.stdout == f"{doubtful}\n"
+    assert "localhost may have unknown processes until it reboots" in listed.stderr
+    assert command.run("kill", "--all").returncode == 4
+    done = command.run("kill", "--forget", doubtful)
+    assert done.returncode == 4 and "not confirmed until it boots" in done.stdout
+    assert done.stderr.endswith(
+        f"{doubtful} is no longer listed; its processes may still run on localhost\n"
+    )
+    assert command.run("ps").stderr == "tfmux: no active runs\n"
+    done = command.run("kill", "--all")
+    assert (done.returncode, done.stderr) == (0, "tfmux: no active runs\n")
+    assert command.run("kill", doubtful).returncode == 4, "it is no success for that"
+
+
+def test_forgetting_is_for_one_run(tmp_path: Path) -> None:
+    """And none that has ended well is touched."""
+    done = command.run("kill", "--all", "--forget")
+    assert done.returncode == 2 and "--forget is for one run" in done.stderr
+    file = write(tmp_path, one_task("print('done')", ready={"log": "done"}))
+    with Up("up", str(file), "--json") as up:
+        assert up.wait() == 0, up.transcript()
+        done = command.run("kill", "--forget", up.run_id)
+        assert done.returncode == 0 and "has ended already, confirmed" in done.stderr
+
+
+SURVIVORS_TASK = """
+import subprocess, time
+subprocess.Popen(['sleep', '{seconds}'], start_new_session=True, env={{}})
+print('trains', flush=True)
+time.sleep(1000)
+"""
+
+
+@pytest.mark.prove
+def test_a_run_with_a_survivor_is_not_over_until_it_has_gone(tmp_path: Path) -> None:
+    """Given a daemon of a task in a frozen cgroup, when the run is ended, then it ends with 4 and
+    names the daemon; it is listed, and every kill ends with 4 and names it, too. When the daemon
+    has gone, a kill confirms that, and nothing is listed any more."""
+    seconds = str(10_000 + os.getpid())
+    file = write(
+        tmp_path, one_task(SURVIVORS_TASK.format(seconds=seconds), ready={"log": "trains"})
+    )
+    with Freezer(tmp_path / "freezer") as freezer, Up("up", str(file), "--json") as up:
+        ready(up, "worker:0")
+        words = ("sleep", seconds)
+        wait_until(lambda: any(p.argv == words for p in proc.scan(saying=seconds)), "the daemon")
+        (daemon,) = [p for p in proc.scan(saying=seconds) if p.argv == words]
+        freezer.freeze(daemon.pid)
+        up.press_ctrl_c()
+        assert up.wait() == 4, up.transcript()
+        (host,) = receipt(up).values()
+        assert not host.get("confirmed") and [p["pid"] for p in host["survivors"]] == [daemon.pid]
+        assert "not confirmed: " in up.said and "1 left after" in up.said
+        assert f"pid {daemon.pid} (D) sleep {seconds}" in up.said
+        for order in (("kill", up.run_id), ("kill", "--all")):
+            done = command.run(*order)
+            assert done.returncode == 4 and f"pid {daemon.pid} (D) sleep {seconds}" in done.stdout
+            assert command.run("ps", "-q").stdout == f"{up.run_id}\n"
+        freezer.thaw()
+        wait_until(lambda: proc.read(daemon.pid) is None, "it has gone")
+        done = command.run("kill", up.run_id)
+        assert done.returncode == 0, done.stdout
+        assert "no process is left" in done.stdout
+        assert command.run("kill", "--all").stderr == "tfmux: no active runs\n"
+    wait_until(lambda: gone(up.run_id), "nothing is left")

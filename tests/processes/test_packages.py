@@ -1,18 +1,24 @@
-"""Wheel and sdist: what is in them, and a base installation of the wheel, without any extra."""
+"""Wheel, sdist, what they need, and the completion of shells; each command of the trainer answers
+by itself."""
 
 from __future__ import annotations
 
+import argparse
 import email
 import json
 import os
+import pty
 import re
+import select
 import shutil
 import subprocess
 import sys
 import tarfile
+import time
 import tomllib
 import venv
 import zipfile
+from collections.abc import Iterator
 from glob import glob
 from importlib import metadata
 from pathlib import Path
@@ -22,13 +28,17 @@ from markdown_it import MarkdownIt
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from launcher.paths import runs_home
+from launcher.store.living_runs import Holder, LivingRun, entry_path
 from tests.support.cluster_texts import cluster_text
-from tests.support.command import write
+from tests.support.command import run, write
 from tests.support.paths import REPOSITORY
 from tests.support.patience import PATIENCE
+from tests.support.requirements import require
 from tests.testbed.inprocess import SshServer
+from tui import demos
+from tui.main import COMMANDS, build_parser
 
-pytestmark = [pytest.mark.xdist_group("packages")]  # one wheel for all
 PACKAGES = ("launcher", "tui", "trainer")
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 VERSIONS = [f"3.{minor}" for minor in range(11, 15)]
@@ -90,6 +100,7 @@ def sources(*folders: str) -> set[str]:
     }
 
 
+@pytest.mark.xdist_group("packages")
 @pytest.mark.prove
 def test_the_wheel_holds_the_three_packages_and_nothing_else(wheel: Path) -> None:
     """No tests, no pictures; marked as typed. The trainer is in a folder of its own."""
@@ -106,6 +117,7 @@ def contents(wheel: Path) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
+@pytest.mark.xdist_group("packages")
 @pytest.mark.prove
 def test_the_sdist_holds_what_a_build_and_the_tests_need(
     built: Path, wheel: Path, tmp_path: Path
@@ -122,6 +134,7 @@ def test_the_sdist_holds_what_a_build_and_the_tests_need(
     assert not [name for name in names if name.startswith((".venv", "dist", ".git/"))]
 
 
+@pytest.mark.xdist_group("packages")
 def test_the_metadata_is_that_of_the_project(wheel: Path) -> None:
     """The version stands in `pyproject.toml` alone; the README goes along as Markdown."""
     with zipfile.ZipFile(wheel) as archive:
@@ -192,6 +205,7 @@ def tfmux(base: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess
     return done
 
 
+@pytest.mark.xdist_group("packages")
 @pytest.mark.prove
 def test_a_base_installation_has_neither_trainer_nor_browser(base: Path) -> None:
     """What the extras bring is really not there."""
@@ -201,6 +215,7 @@ def test_a_base_installation_has_neither_trainer_nor_browser(base: Path) -> None
     assert done.stdout == "[]\n", done.stderr
 
 
+@pytest.mark.xdist_group("packages")
 @pytest.mark.prove
 def test_a_base_installation_imports_all_but_the_server_of_pages(base: Path) -> None:
     """What needs an extra is in the modules of it alone."""
@@ -219,6 +234,7 @@ for package in (launcher, tui):
     )
 
 
+@pytest.mark.xdist_group("packages")
 @pytest.mark.prove
 def test_a_base_installation_answers(base: Path, tmp_path: Path) -> None:
     """Version, help, plan, doctor and completion; the bundled trainer's sources are there."""
@@ -239,6 +255,7 @@ def test_a_base_installation_answers(base: Path, tmp_path: Path) -> None:
     assert "complete" in tfmux(base, "completion", "bash").stdout
 
 
+@pytest.mark.xdist_group("packages")
 @pytest.mark.prove
 def test_a_base_installation_says_in_one_line_what_to_install(base: Path) -> None:
     """The demos and the UI in a browser say what to install; nothing is started."""
@@ -251,6 +268,7 @@ def test_a_base_installation_says_in_one_line_what_to_install(base: Path) -> Non
         )
 
 
+@pytest.mark.xdist_group("packages")
 @pytest.mark.prove
 def test_a_base_installation_launches(base: Path, tmp_path: Path) -> None:
     """Two tasks that are no Python at all; launcher and agent need no extra."""
@@ -259,6 +277,7 @@ def test_a_base_installation_launches(base: Path, tmp_path: Path) -> None:
         assert f"worker:{index} | worker {index} says hello" in done.stdout
 
 
+@pytest.mark.xdist_group("packages")
 @pytest.mark.soak
 def test_a_base_installation_trains_on_hosts_that_have_tensorflow(
     base: Path, ssh_server: SshServer, tmp_path: Path
@@ -286,6 +305,7 @@ def interpreter_of(version: str) -> str:
     pytest.skip(f"no Python {version} on this machine")
 
 
+@pytest.mark.xdist_group("packages")
 @pytest.mark.soak
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_interpreter_here_takes_the_sources(
@@ -303,3 +323,196 @@ def test_every_interpreter_here_takes_the_sources(
     argv = [interpreter, "-W", "error", "-S", "-P", "-m", "tui.main", "--help"]
     done = subprocess.run(argv, capture_output=True, text=True, env=environ, timeout=PATIENCE)
     assert done.returncode == 0 and "usage: tfmux" in done.stdout, done.stderr
+
+
+ACTIVE, ENDED = "mnist-20261120-183002-7f3a", "other-20261120-183002-7f3b"
+ELSEWHERE = "elsewhere-20261120-183002-7f3c"
+BASH = """
+source "$1"; shift
+complete -p tfmux >&2
+COMP_WORDS=("$@") COMP_CWORD=$(( $# - 1 )) COMPREPLY=()
+_shtab_tfmux
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+def script(shell: str, folder: Path) -> Path:
+    """Write a shell's script into a file."""
+    require(None if shutil.which(shell) else f"there is no {shell}")
+    done = run("completion", shell)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    path = folder / f"completion.{shell}"
+    path.write_text(done.stdout)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Return a working directory with a cluster file, in the home of a user with two runs, of which
+    the first is active."""
+    for name in (ACTIVE, ENDED):
+        (runs_home() / name).mkdir(parents=True)
+    entry = LivingRun(ACTIVE, runs_home() / ACTIVE, ("localhost",), Holder(), "/root", True)
+    entry_path(ACTIVE).write_bytes(entry.line())
+    elsewhere = LivingRun(ELSEWHERE, tmp_path / ELSEWHERE, (), Holder(), "/root", True)
+    entry_path(ELSEWHERE).write_bytes(elsewhere.line())
+    place = tmp_path / "work"
+    place.mkdir()
+    (place / "cluster.toml").touch()
+    (place / "notes.txt").touch()
+    yield place
+    for name in (ACTIVE, ELSEWHERE):
+        entry_path(name).unlink()
+
+
+def offered(shell: str, path: Path, folder: Path, *words: str) -> set[str]:
+    """What bash or fish offers for the last word of a command line."""
+    if shell == "bash":
+        argv = ["bash", "--norc", "-c", BASH, "bash", str(path), "tfmux", *words]
+    else:
+        line = " ".join(["tfmux", *words])
+        argv = ["fish", "--no-config", "-c", "source $argv[1]; complete -C $argv[2]", str(path)]
+        argv.append(line)
+    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=PATIENCE)
+    if shell == "bash":
+        assert done.stderr.endswith("-F _shtab_tfmux tfmux\n"), done.stderr
+    else:
+        assert not done.stderr
+    return {line.partition("\t")[0] for line in done.stdout.splitlines()}
+
+
+@pytest.mark.parametrize("shell", ["bash", "fish"])
+def test_a_shell_offers_commands_options_demos_runs_and_files(
+    shell: str, tmp_path: Path, folder: Path
+) -> None:
+    """All from the one parser, and the runs from the disk."""
+    path = script(shell, tmp_path)
+
+    def offer(*words: str) -> set[str]:
+        return offered(shell, path, folder, *words)
+
+    assert offer("") >= set(COMMANDS)
+    assert offer("demo", "") >= set(demos.names())
+    for command in ("attach", "kill", "stacks"):
+        assert offer(command, "") == {"mnist", ACTIVE}, command
+    for words in (["logs"], ["collect"], ["rm"], ["up", "c.toml", "--resume"]):
+        assert offer(*words, "") == {"mnist", ACTIVE, "other", ENDED}, words
+    assert offer("logs", "o") == {"other", ENDED}
+    assert offer("up", "") == {"cluster.toml"}
+    assert offer("check", "--") >= {"--json", "--accept-new", "--hosts-from", "--hostfile"}
+    assert offer("up", "--hosts-from", "") == {"slurm", "hostfile", "openmpi"}
+    assert offer("completion", "") == {"bash", "zsh", "fish"}
+    assert {"tensorflow", "torch"} <= offer("run", "--framework", "")
+
+
+def test_zsh_offers_commands_and_runs(tmp_path: Path, folder: Path) -> None:
+    """In a real zsh on a terminal, after `eval`, as `.zshrc` has it."""
+    path = script("zsh", tmp_path)
+    home = tmp_path / "zsh"
+    home.mkdir()
+    (home / ".zshrc").write_text(
+        "autoload -Uz compinit; compinit -u -D; setopt no_beep; PS1='ready> '\n"
+        f'zstyle ":completion:*" menu no; eval "$(<{path})"\n'
+    )
+    leader, follower = pty.openpty()
+    environ = {**os.environ, "ZDOTDIR": str(home), "TERM": "dumb"}
+    process = subprocess.Popen(
+        ["zsh", "-i"],
+        cwd=folder,
+        env=environ,
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        start_new_session=True,
+    )
+    os.close(follower)
+    seen = ""
+
+    def wait_for(text: str) -> None:
+        nonlocal seen
+        deadline = time.monotonic() + PATIENCE
+        while text not in seen:
+            assert time.monotonic() < deadline, seen
+            if select.select([leader], [], [], 0.2)[0]:
+                seen += os.read(leader, 65536).decode(errors="replace")
+        seen = seen.partition(text)[2]
+
+    try:
+        wait_for("ready> ")
+        os.write(leader, b"tfmux att\t")
+        wait_for("attach ")
+        os.write(leader, b"mn\t")
+        wait_for("mnist")
+        os.write(leader, b"\t")
+        wait_for(ACTIVE)
+        os.write(leader, b"\x15tfmux \t")
+        for name in sorted(COMMANDS):
+            wait_for(name)
+        os.write(leader, b"\x15tfmux up clu\t")
+        wait_for("cluster.toml ")
+    finally:
+        process.kill()
+        process.wait()
+        os.close(leader)
+
+
+def test_the_script_is_no_burden_for_help() -> None:
+    """What makes the script is imported by that command alone."""
+    code = "import sys; from tui.main import build_parser; build_parser(); "
+    code += "print('shtab' in sys.modules)"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
+    assert done.stdout == "False\n", done.stderr
+
+
+def test_every_command_is_in_the_parser() -> None:
+    """The table of modules, and the parser that the script is made from."""
+    (commands,) = (
+        action.choices
+        for action in build_parser()._actions
+        if isinstance(action, argparse._SubParsersAction)
+    )
+    assert set(commands) == set(COMMANDS)
+
+
+CLUSTER = ["--ps_hosts=tf1:2222", "--worker_hosts=tf2:2222,tf3:2222"]
+
+
+def test_help_names_a_default_once() -> None:
+    """`--help` says each default once."""
+    done = subprocess.run(
+        [sys.executable, "-m", "trainer", "async", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    defaults = [entry.count("default") for entry in done.stdout.split("\n  --")]
+    assert set(defaults) == {0, 1}, done.stdout
+    assert "(default: 10.0)" in done.stdout and "(default: embedded digits)" in done.stdout
+
+
+def test_help_and_mistakes_answer_without_tensorflow() -> None:
+    """`--help` and a usage error come from a process that has not imported TensorFlow."""
+    script = (
+        "import os, sys\n"
+        "from trainer import __main__\n"
+        "leave = os._exit\n"
+        "os._exit = lambda status: leave(100 if 'tensorflow' in sys.modules else status)\n"
+        "sys.argv = ['trainer', *sys.argv[1:]]\n"
+        "__main__.main()\n"
+    )
+    for words, status, said in (
+        (["async", "--help"], 0, "--worker-hosts"),
+        (["--help"], 0, "asynchronous updates"),
+        (["asink"], 2, "did you mean async?"),
+        (["tf1", "--help"], 0, "tf1 SCRIPT ARGUMENTS…"),
+        (["tour"], 2, "no tour given; one of hello, two-tasks"),
+        (["tour", "--help"], 0, "tour two-tasks"),
+        (["tour", "two_task"], 2, "did you mean tour two-tasks?"),
+        (["async", "--job_name=ps", "--task_index=1", *CLUSTER], 2, "ps has 1 task"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", script, *words], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == status, done.stderr
+        assert said in done.stdout + done.stderr
+        assert len(done.stderr.splitlines()) == (status == 2)

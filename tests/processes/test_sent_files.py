@@ -1,16 +1,26 @@
-"""What hosts are sent: files to start in, the bundled trainer where it is named, and else nothing
-but the agent."""
+"""What hosts are sent: files to start in, what git does not ignore, and names of any bytes."""
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+from pydantic_core import from_json
+
+from launcher.cluster.read import load
+from launcher.files.listing import Tree, list_tree
+from launcher.session.stored import StoredRun
+from launcher.store.runs import RunFolder
 from tests.support.budgets import variants
 from tests.support.command import Up, python_task, write
+from tests.support.paths import REPOSITORY
 from tests.testbed.inprocess import SshServer
 
 SHOWS = """
@@ -76,3 +86,240 @@ def test_a_workdir_goes_without_the_trainer(ssh_server: SshServer, tmp_path: Pat
     with running(ssh_server, tmp_path, 'workdir = "work"') as (_, there):
         assert [path.name for path in (there / "stage").iterdir()] == ["work"]
         assert (there / "stage" / "work" / "data.txt").read_text() == "data"
+
+
+def git(folder: Path, *words: str) -> str:
+    """What git prints; who commits is said here, since the home is empty."""
+    own = ("-c", "user.name=t", "-c", "user.email=t@t")
+    env = os.environ | {"GIT_ALLOW_PROTOCOL": "file"}
+    done = subprocess.run(
+        ["git", *own, *words], cwd=folder, capture_output=True, check=True, env=env
+    )
+    return os.fsdecode(done.stdout)
+
+
+def listed(folder: Path) -> set[str]:
+    """The files that git tracks, or does not ignore."""
+    names = git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    return {name for name in names.split("\0") if (folder / name).is_file()}
+
+
+def sent(folder: Path) -> set[str]:
+    """The files that go to a host."""
+    return {each.path for each in list_tree(Tree("work", folder)).listed if each.kind == "f"}
+
+
+def make(root: Path, *names: str) -> None:
+    """Makes files, and the directories above them."""
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name)
+
+
+NAMES = (
+    "train.py", "notes.tmp", "data/kept.csv", "data/raw/big.csv", "data/raw/tracked.csv",
+    "proj/train.py", "proj/local.py", "proj/out/log", "proj/out/deep/model", "proj/own~",
+    "proj/sub/x.json", "proj/sub/forced.json", "proj/é ü.py", "proj/[odd] name", "proj/#hash",
+    "other/y",
+)  # fmt: skip
+
+
+LISTS = (".gitignore", "proj/.gitignore")
+
+
+def repository(root: Path, *options: str) -> None:
+    """A repository with all kinds of lists, in which two ignored files are tracked."""
+    root.mkdir()
+    git(root, "init", "-q", *options)
+    make(root, *NAMES)
+    (root / ".gitignore").write_text("*.tmp\nraw/\n*.json\n/other/*\n!/other/z\n\\#hash\n")
+    (root / "proj/.gitignore").write_text("out/\n!out/log\n\\[odd\\]*\n")
+    (root / ".git/info/exclude").write_text("local.py\n")
+    git(root, "add", "-f", "data/raw/tracked.csv", "proj/sub/forced.json", "train.py", *LISTS)
+    git(root, "commit", "-qm", "first")
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_a_repository_and_a_directory_in_it(tmp_path: Path, tfmux_home: Path) -> None:
+    """With what this user ignores everywhere; a file that is ignored and tracked goes."""
+    (tfmux_home / ".config/git").mkdir(parents=True)
+    (tfmux_home / ".config/git/ignore").write_text("*~\n")
+    repository(tmp_path / "repo")
+    for folder in (tmp_path / "repo", tmp_path / "repo/proj", tmp_path / "repo/data"):
+        assert sent(folder) == listed(folder), folder
+    assert "proj/sub/forced.json" in sent(tmp_path / "repo")
+    assert "local.py" not in sent(tmp_path / "repo/proj")
+    (tmp_path / "file").write_text("*.py\n")
+    git(tmp_path / "repo", "config", "core.excludesFile", str(tmp_path / "file"))
+    assert sent(tmp_path / "repo/proj") == listed(tmp_path / "repo/proj")
+
+
+def split(root: Path) -> None:
+    git(root, "update-index", "--split-index")
+    make(root, "data/raw/later.csv")
+    git(root, "add", "-f", "data/raw/later.csv")
+
+
+def version(number: int) -> Callable[[Path], None]:
+    def change(root: Path) -> None:
+        make(root, "proj/sub/longer-name/" + "x" * 200 + ".json")
+        git(root, "add", "-Nf", "proj/sub")
+        git(root, "update-index", "--index-version", str(number))
+
+    return change
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+@pytest.mark.parametrize("change", [version(2), version(3), version(4), split])
+def test_every_form_of_the_index_is_read(change: Callable[[Path], None], tmp_path: Path) -> None:
+    """Every form of the index tells which files are tracked."""
+    repository(tmp_path / "repo")
+    change(tmp_path / "repo")
+    assert sent(tmp_path / "repo") == listed(tmp_path / "repo")
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_a_repository_with_longer_hashes(tmp_path: Path) -> None:
+    """Its index has them, too."""
+    repository(tmp_path / "repo", "--object-format=sha256")
+    assert sent(tmp_path / "repo") == listed(tmp_path / "repo")
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_a_further_work_tree(tmp_path: Path) -> None:
+    """Its `.git` is a file, its index its own, and `info/exclude` that of the repository."""
+    repository(tmp_path / "repo")
+    git(tmp_path / "repo", "worktree", "add", "-q", str(tmp_path / "tree"))
+    make(tmp_path / "tree", "proj/local.py", "proj/other.py", "data/raw/more.csv", "a.tmp")
+    assert sent(tmp_path / "tree") == listed(tmp_path / "tree") >= {"proj/other.py"}
+    assert not sent(tmp_path / "tree") & {"proj/local.py", "data/raw/more.csv", "a.tmp", ".git"}
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_a_submodule_in_it(tmp_path: Path) -> None:
+    """Its own rules hold in it, beside those around it."""
+    repository(tmp_path / "lib")
+    repository(tmp_path / "repo")
+    git(tmp_path / "repo", "submodule", "add", "--force", str(tmp_path / "lib"), "proj/out/lib")
+    inner = tmp_path / "repo/proj/out/lib"
+    make(inner, "fresh.py", "data/raw/more.csv")
+    whole = {name.removeprefix("proj/out/lib/") for name in sent(tmp_path / "repo")}
+    tracked = set(git(inner, "ls-files", "-z").split("\0")) - {""}
+    assert whole >= tracked and "data/raw/more.csv" not in whole
+    assert sent(inner) == listed(inner)
+
+
+CLUSTER = """
+name = "odd"
+[jobs.worker]
+tasks = ["localhost:auto"]
+ready = "started"
+[run]
+command = ["sh", "-c", "pwd; echo Prüfung: $0; test -f cluster.toml", "{workdir}"]
+[hooks]
+on_end = ["sh", "-c", "pwd > hook; pwd; exit 3"]
+"""
+NAME = b"Pr\xfcfung"
+UTF8 = {"LC_ALL": "C.UTF-8", "PYTHONIOENCODING": "utf-8:strict"}
+"""As in `de_DE.UTF-8`, which need not be installed."""
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+@pytest.fixture
+def odd(tmp_path: Path) -> Path:
+    """The directory, with a cluster file."""
+    folder = tmp_path / os.fsdecode(NAME)
+    folder.mkdir()
+    (folder / "cluster.toml").write_text(CLUSTER, encoding="utf-8")
+    return folder
+
+
+def tfmux(folder: Path, env: dict[str, str], *words: str) -> subprocess.CompletedProcess[bytes]:
+    """Runs a command in the directory."""
+    argv = [sys.executable, "-P", "-m", "tui.main", *words]
+    env = {**os.environ, "PYTHONPATH": str(REPOSITORY), **env}
+    return subprocess.run(argv, cwd=folder, env=env, capture_output=True)
+
+
+@variants("env", [UTF8, ASCII], ids=["utf-8", "ascii"], test=1)
+def test_a_launch_from_a_directory_with_any_name(odd: Path, env: dict[str, str]) -> None:
+    """Tasks and hooks work there; the run's own copy of the file is as it was, and knows where it
+    came from."""
+    done = tfmux(odd, env, "up", "cluster.toml", "--headless")
+    assert done.returncode == 0, done.stderr.decode()
+    path = os.fsencode(odd)
+    (folder,) = RunFolder.all()
+    log = (folder.path / "worker-0.log").read_bytes()
+    assert log.splitlines() == [path, "Prüfung: ".encode() + path]
+    assert (odd / "hook").read_bytes().strip() == path
+    assert folder.origin == odd and folder.cluster_file.read_bytes() == CLUSTER.encode()
+    again = StoredRun(folder)
+    assert again.over and again.cluster.base == odd
+
+
+def test_what_is_printed_has_the_bytes_of_the_name(odd: Path) -> None:
+    """A pipe gets them as they are."""
+    done = tfmux(odd, UTF8, "plan", "cluster.toml")
+    assert done.returncode == 0, done.stderr.decode()
+    assert os.fsencode(odd) in done.stdout
+
+
+def test_json_that_is_printed_is_read_by_strict_readers(odd: Path) -> None:
+    """Half a surrogate pair is refused by most of them."""
+    done = tfmux(odd, UTF8, "plan", "cluster.toml", "--json")
+    assert done.returncode == 0, done.stderr.decode()
+    (task,) = from_json(done.stdout)["tasks"]
+    assert task["cwd"] == os.fsencode(odd).decode(errors="replace")
+
+
+def test_a_terminal_gets_no_bytes_that_are_no_text(odd: Path) -> None:
+    """One of another character set could act on them: it gets a picture."""
+    leader, follower = os.openpty()
+    words = [sys.executable, "-P", "-m", "tui.main", "plan", "cluster.toml"]
+    env = {**os.environ, "PYTHONPATH": str(REPOSITORY), **UTF8}
+    subprocess.run(words, cwd=odd, env=env, stdout=follower, check=True)
+    os.close(follower)
+    shown = os.read(leader, 1 << 16)
+    os.close(leader)
+    assert "Pr␦fung".encode() in shown
+
+
+def test_a_run_s_folder_keeps_line_ends(tmp_path: Path) -> None:
+    """The copy is the file, byte for byte."""
+    text = CLUSTER.replace("\n", "\r\n")
+    file = tmp_path / "cluster.toml"
+    file.write_bytes(text.encode())
+    folder = RunFolder.create("odd-20260101-120000-0001", text, load(file))
+    assert folder.cluster_file.read_bytes() == text.encode()
+
+
+@variants(
+    "words",
+    [
+        ("--workdir", "d\udce9", "--", "true"),
+        ("--name", "n\udce9", "--", "true"),
+        ("--", "echo", "a\udce9b"),
+        ("--", "p\udce9"),
+        ("-H", "h\udce9", "--", "true"),
+        ("--framework", "f\udce9", "--", "true"),
+    ],
+    test=1,
+)
+def test_words_of_a_run_that_no_file_can_hold(odd: Path, words: tuple[str, ...]) -> None:
+    """Exit 2 with a sentence, and no record of a run that never was."""
+    done = tfmux(odd, UTF8, "run", *words)
+    assert done.returncode == 2, done.stderr.decode()
+    assert b"Traceback" not in done.stderr
+    assert len(done.stderr.decode().splitlines()) == 1
+    assert RunFolder.scan() == ([], [])
+
+
+def test_words_that_are_read_from_such_a_directory_arrive(odd: Path) -> None:
+    """Given a working directory whose name is not UTF-8, and a variable with such a value, when a
+    command is run there, then both arrive byte for byte."""
+    env = {**UTF8, "VALUE": "v\udce9"}
+    done = tfmux(odd, env, "run", "--headless", "--", "sh", "-c", "pwd; printf '%s\\n' \"$VALUE\"")
+    assert done.returncode == 0, done.stderr.decode()
+    (folder,) = RunFolder.all()
+    log = (folder.path / "worker-0.log").read_bytes()
+    assert log.splitlines() == [os.fsencode(odd), b"v\xe9"]

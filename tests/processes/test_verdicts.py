@@ -1,4 +1,5 @@
-"""The guilty rank of a run that fails or hangs is named, though others end or fall silent first."""
+"""The guilty rank of a run that fails, hangs or takes too much memory is named; attempts, restarts
+and first failures."""
 
 from __future__ import annotations
 
@@ -6,14 +7,22 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from launcher.agent.processes import TAG
+from launcher.store.runs import RunFolder
+from tests.support import fault_tasks as tasks
 from tests.support.budgets import soak, variants
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, python_task, run, write
 from tests.support.patience import wait_until
+from tests.support.scenario import FaultScenario, confirmed, gone, last_states, launch, notes, ready
 from tests.support.silent import silent_ranks
+from tests.support.streams import records
 from tests.testbed import proc
 
 # Four ranks in a ring: each sends to the next one and waits for the one before, which is the
@@ -260,3 +269,219 @@ def test_an_earlier_attempt_is_no_evidence(tmp_path: Path) -> None:
         assert up.wait() == 1, up.transcript()
     verdict = up.of("run")[-1]["verdict"]
     assert (verdict["tasks"], verdict["kind"]) == (["worker:0"], "failed"), verdict
+
+
+FILLS = """
+import os, sys, time
+while not os.path.exists(sys.argv[2]):
+    time.sleep(0.02)
+with open(sys.argv[1] + "/cgroup.procs", "w") as file:
+    file.write(str(os.getpid()))
+held = []
+while True:
+    held.append(b"x" * (4 << 20))
+"""
+KILLS = "import os; os.kill(os.getpid(), 9)"
+
+
+@pytest.fixture
+def group() -> Iterator[Path]:
+    """A control group of its own for the task, as a container or a job of Slurm has one."""
+    name = f"tfmux-test-{os.getpid()}"
+    for top, limit in (
+        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+        ("/sys/fs/cgroup", "memory.max"),
+    ):
+        folder = Path(top, name)
+        try:
+            folder.mkdir()
+            (folder / limit).write_text(str(64 << 20))
+        except OSError:
+            if folder.exists():
+                folder.rmdir()
+            continue
+        yield folder
+        folder.rmdir()
+        return
+    pytest.skip("this machine lets nobody make a control group of memory")
+
+
+@variants("shell", [False, True], ids=["itself", "below a shell"], test=1)
+def test_the_kernel_has_ended_a_task_of_its_own_group(
+    tmp_path: Path, group: Path, shell: bool
+) -> None:
+    """Given a task in a control group that the agent does not count, when the kernel ends it, or
+    the program that its shell has started, for want of memory, then the run says so."""
+    go = tmp_path / "go"
+    task = [*python_task(FILLS), str(group), str(go)]
+    command = ["sh", "-c", '"$@"; exit $?', "sh", *task] if shell else task
+    text = cluster_text(
+        {"worker": 1}, command=command, workdir="", grace=1, start={"ready": {"worker": "started"}}
+    )
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        up.wait_for(lambda e: e["event"] == "run" and e["state"] == "running", "the task")
+        assert run("stacks", up.run_id).returncode == 0  # its processes are known
+        go.touch()
+        assert up.wait() == 1, up.transcript()
+    verdict = up.of("run")[-1]["verdict"]
+    assert (verdict["kind"], verdict["sure"]) == ("out-of-memory", True), verdict
+    assert "out of memory" in up.said
+
+
+def test_a_kill_is_none(tmp_path: Path) -> None:
+    """Given a task that somebody has killed, then nothing is said of memory."""
+    text = cluster_text(
+        {"worker": 1},
+        command=python_task(KILLS),
+        workdir="",
+        grace=1,
+        start={"ready": {"worker": "started"}},
+    )
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        assert up.wait() == 1, up.transcript()
+    assert up.of("run")[-1]["verdict"]["kind"] == "killed"
+
+
+def test_a_failing_task_is_restarted_until_its_attempts_are_used_up(tmp_path: Path) -> None:
+    """Given a worker that always fails and two restarts, when the third attempt fails, then so does
+    the run; each attempt has its number, its part of the log, and nothing of the one before."""
+    with launch(
+        tmp_path,
+        {"ps": 1, "worker": 2},
+        run='on_failure = "restart"\nmax_restarts = 2\ngrace = 1',
+        modes={"worker": "fails orphan"},
+        env={"FIRST": "worker:1", "FIRST_SECONDS": "fail ATTEMPT"},
+    ) as up:
+        for attempt in (1, 2, 3):
+            up.wait_for(
+                lambda e, n=attempt: (
+                    e["event"] == "task"  # type: ignore[misc]
+                    and (e["task"], e["attempt"], e["state"]) == ("worker:1", n, "ready")
+                ),
+                f"attempt {attempt}",
+            )
+            tags = [p.tag for p in FaultScenario.here(up.run_id) if "/worker:1/" in (p.tag or "")]
+            assert set(tags) == {f"{up.run_id}/worker:1/{attempt};"}, tags
+            tasks.tell(tmp_path / "ledger", up.run_id, f"fail {attempt}")
+        assert up.wait() == 1, up.transcript()
+        assert "worker:1 on localhost: exit 7" in up.said
+        states = [(e["state"], e["attempt"]) for e in up.of("task") if e["task"] == "worker:1"]
+        assert ("backoff", 1) in states and ("backoff", 2) in states
+        assert ("backoff", 3) not in states and states[-1] == ("failed", 3)
+        starts = [
+            r["attempts"][-1]["log_start"]
+            for r in records(RunFolder.find(up.run_id))
+            if r["event"] == "task" and r["task"] == "worker:1" and "attempts" in r
+        ]
+        log = (RunFolder.find(up.run_id).path / "worker-1.log").read_bytes()
+        assert len(set(starts)) == 3 and starts == sorted(starts)
+        for number, start in enumerate(sorted(set(starts)), 1):
+            assert log[start:].startswith(f"here is {up.run_id}.worker-1.{number}\n".encode())
+        assert confirmed(up) and gone(up.run_id)
+
+
+def test_a_restarted_task_that_recovers_ends_in_success(tmp_path: Path) -> None:
+    """Given two workers that each fail once and may be restarted, when their second attempts end
+    well, then the run is a success with a clean receipt."""
+    with launch(
+        tmp_path,
+        {"ps": 1, "worker": 2},
+        run='on_failure = "restart"\ngrace = 1',
+        modes={"worker": "fails"},
+        env={"SECONDS": "1", "FAILURES": "1"},
+    ) as up:
+        assert up.wait() == 0, up.transcript()
+        ended = {e["task"]: e["attempt"] for e in up.of("task") if e["state"] == "exited"}
+        assert (ended["worker:0"], ended["worker:1"]) == (2, 2)
+        assert confirmed(up) and gone(up.run_id)
+
+
+RULES_HANGS = """
+import os, socket, sys, time
+server = socket.create_server(("", int(sys.argv[1])))
+task = os.environ["TFMUX_TASK"].split("/")[1]
+print("step 1", flush=True)
+time.sleep(0.5 if task == "worker:1" else 1000)
+"""
+
+
+def test_a_program_that_hangs_at_its_end_is_named_and_ended(tmp_path: Path) -> None:
+    """Given a chief that says nothing more once the other worker has ended well, when
+    `finish_timeout` is over, then the chief is ended and has failed, for that reason."""
+    with launch(
+        tmp_path,
+        {"ps": 1, "worker": 2},
+        run="finish_timeout = 2\ngrace = 1",
+        words=["{python}", "-c", RULES_HANGS.replace("{", "{{").replace("}", "}}"), "{port}"],
+    ) as up:
+        assert up.wait() == 1, up.transcript()
+        assert last_states(up)["worker:0"] == "failed" and last_states(up)["worker:1"] == "exited"
+        assert "worker:0 on localhost: hangs at its end: no output for" in up.said
+        assert confirmed(up) and gone(up.run_id)
+
+
+def test_a_ps_that_dies_stops_the_run_and_is_the_headline(tmp_path: Path) -> None:
+    """Given a ps and two workers, when the ps fails, then the run is stopped, the ps is its first
+    failure, and the workers count as stopped."""
+    with launch(
+        tmp_path,
+        {"ps": 1, "worker": 2},
+        run='on_failure = "keep"\ngrace = 1',
+        modes={"ps": "fails"},
+        env={"FIRST": "ps:0", "FIRST_SECONDS": "fail"},
+    ) as up:
+        ready(up, "ps:0", "worker:0", "worker:1")
+        tasks.tell(tmp_path / "ledger", up.run_id, "fail")
+        assert up.wait() == 1, up.transcript()
+        assert "first failure: ps:0 on localhost: exit 7" in up.said
+        assert last_states(up) == {"ps:0": "failed", "worker:0": "stopped", "worker:1": "stopped"}
+        assert confirmed(up) and gone(up.run_id)
+
+
+def test_success_all_waits_for_every_worker(tmp_path: Path) -> None:
+    """Given two workers of which all must succeed, when the chief exits, then the other one goes on
+    until it exits by itself, and only then the run ends."""
+    with launch(
+        tmp_path,
+        {"ps": 1, "worker": 2},
+        run='success = "all"\ngrace = 1',
+        env={"SECONDS": "end", "FIRST": "worker:0", "FIRST_SECONDS": "0.5"},
+        modes={"worker": ""},
+    ) as up:
+        up.state("worker:0", "exited")
+        ready(up, "worker:1")
+        tasks.tell(tmp_path / "ledger", up.run_id, "end")
+        assert up.wait() == 0, up.transcript()
+        assert last_states(up)["worker:1"] == "exited", up.transcript()
+
+
+def test_a_task_of_a_like_name_is_not_restarted(tmp_path: Path) -> None:
+    """Given eleven workers that are restarted on a failure, when worker:1 is killed, then it alone
+    has a second attempt, and not worker:10: tags end in a semicolon and are matched whole."""
+    with launch(
+        tmp_path,
+        {"worker": 11},
+        run='on_failure = "restart"\ngrace = 1\n[start.ready]\nworker = "started"',
+        words=["sh", "-c", "sleep 1000"],
+        env={"MODES": ""},
+    ) as up:
+        wait_until(
+            lambda: len([e for e in up.of("task") if e["state"] == "ready"]) == 11, "eleven workers"
+        )
+        victims = [
+            p
+            for p in FaultScenario.here(up.run_id)
+            if p.environ.get(TAG.decode()[:-1]) == f"{up.run_id}/worker:1/1;"
+        ]
+        os.kill(victims[0].pid, 9)
+        up.wait_for(
+            lambda e: e["event"] == "task" and e["task"] == "worker:1" and e["attempt"] == 2,
+            "the restart",
+        )
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.transcript()
+        attempts = {e["task"]: e["attempt"] for e in up.of("task")}
+        assert attempts.pop("worker:1") == 2
+        assert set(attempts.values()) == {1} and len(attempts) == 10
+        assert not any("worker:10" in note for note in notes(up))
+        assert confirmed(up) and gone(up.run_id)

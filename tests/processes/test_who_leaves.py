@@ -1,9 +1,12 @@
-"""Runs whose clients leave: screens, terminals and launcher processes that go."""
+"""Runs whose clients leave, or are elsewhere: screens, terminals, machines and launcher processes
+that go."""
 
 from __future__ import annotations
 
+import json
 import os
 import pty
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,13 +17,15 @@ from pathlib import Path
 
 import pytest
 
+from launcher.paths import runs_home
 from launcher.run.states import RunPhase, TaskState
 from launcher.session.client import RunClient
 from launcher.store.launcher_socket import connect
 from launcher.store.runs import RunFolder
 from tests.support import command
 from tests.support.budgets import soak, variants
-from tests.support.command import Up
+from tests.support.cluster_texts import one_task
+from tests.support.command import Up, run, write
 from tests.support.paths import REPOSITORY
 from tests.support.patience import PATIENCE, wait_until
 from tests.support.streams import records
@@ -257,3 +262,90 @@ def test_a_launcher_process_is_nobodys_leftover(tmp_path: Path) -> None:
         assert up.wait() == 130
         wait_until(lambda: proc.read(launcher) is None, "the launcher process has gone")
     assert not path.exists()
+
+
+SLEEPS = "import time; print('up', flush=True); time.sleep(1000)"
+CASES = ("lives", "stopped", "killed")
+
+
+@pytest.mark.parametrize("launcher", CASES)
+def test_a_run_that_is_left_goes_on_only_where_its_launcher_lives(
+    tmp_path: Path, launcher: str
+) -> None:
+    """Given a terminal that closes while the launcher process lives, stands still, or has just been
+    killed, then "the run continues" and 0 are said in the first case alone, and 4 otherwise."""
+    file = write(tmp_path, one_task(SLEEPS, settings='on_hangup = "detach"'))
+    with Up("up", str(file), "--json") as up:
+        up.log("worker:0", "up")
+        pid = up.launcher
+        up.process.send_signal(signal.SIGSTOP)
+        if launcher == "killed":
+            os.kill(pid, signal.SIGKILL)
+            folder = RunFolder.find(up.run_id)
+            wait_until(lambda: folder.launcher_pid() is None, "the launcher has ended")
+        elif launcher == "stopped":
+            os.kill(pid, signal.SIGSTOP)
+        up.process.send_signal(signal.SIGHUP)
+        up.process.send_signal(signal.SIGCONT)
+        status = up.wait()
+        if launcher == "stopped":
+            os.kill(pid, signal.SIGCONT)
+        assert ("the run continues; come back with" in up.said) == (launcher == "lives"), up.said
+        assert status == (0 if launcher == "lives" else 4), up.transcript()
+        if launcher == "stopped":
+            assert f"kill -CONT {pid}" in up.said
+        if launcher == "killed":
+            assert "its launcher process has ended" in up.said
+        run("kill", up.run_id)
+
+
+SLOWLY = "import time\nfor step in range(100000): print('step', step, flush=True); time.sleep(0.05)"
+KEPT = 'on_hangup = "detach"\non_disconnect = "keep"'
+ELSEWHERE = "not confirmed: localhost of this run is other, which launched it: use tfmux there"
+UNKNOWN = "not confirmed: localhost of this run is another machine, which launched it"
+
+
+def test_a_kill_from_another_machine_confirms_no_local_task(tmp_path: Path) -> None:
+    """Given a folder that another machine has launched, then `ps`, `rm` and `kill` name that
+    machine or its host, the kill fails, and the task lives, whatever host of another file the
+    record's last line says was the run's; on that machine it is ended. The same with the
+    cluster file alone, where the folder is not there, and nobody knows the machine."""
+    cluster = write(tmp_path, one_task(SLOWLY, settings=KEPT))
+    with Up("up", str(cluster), "--json") as up:
+        up.log("worker:0", "step 3")
+        run_id = up.run_id
+        up.kill_launcher()
+    run = runs_home() / run_id
+    kept = shutil.copytree(run, tmp_path / "kept")
+    file = run / "launch.json"
+    here = json.loads(file.read_text())
+    there = {**here["machine"], "name": "other", "boot": "other-boot", "id": "other-id"}
+    file.write_text(json.dumps({**here, "machine": there}))
+    listed = command.run("ps")
+    assert run_id in listed.stdout and "other" in listed.stdout + listed.stderr
+    told = (run / "events.jsonl").read_bytes()
+    lie = {"time": 1e9, "event": "end", "run": run_id, "name": "one", "state": "ended"}
+    lie |= {"started": 1.0, "ended": 2.0, "outcome": "success", "exit_code": 0, "clean": True}
+    for last in (b"", json.dumps({**lie, "hosts": ["tf9"]}).encode() + b"\n"):
+        (run / "events.jsonl").write_bytes(told + last)
+        deleted = command.run("rm", "--force", run_id)
+        assert deleted.returncode == 1 and "may have processes on localhost" in deleted.stderr
+    (run / "events.jsonl").write_bytes(told)
+    done = command.run("kill", run_id)
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert ELSEWHERE in done.stdout and "no process is left" not in done.stdout
+    assert len(living()) == 1
+
+    shutil.rmtree(run)
+    elsewhere = command.other_machine(Path(os.environ["XDG_DATA_HOME"]))
+    no_processes = ["unshare", "-pf", "--mount-proc", *elsewhere]  # of this machine
+    done = command.run("kill", run_id, "--file", str(cluster), prefix=no_processes)
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert UNKNOWN in done.stdout and "no process is left" not in done.stdout
+    assert len(living()) == 1
+
+    shutil.rmtree(run)
+    shutil.copytree(kept, run)
+    done = command.run("kill", run_id)
+    assert done.returncode == 0 and "no process is left, 1 host confirmed" in done.stdout, done
+    assert not living()

@@ -12,9 +12,9 @@ _SERVE = "tests/processes/attacks/test_serve_access.py::"
 
 README = {
     "A cluster file names hosts and jobs. tfmux starts every task over SSH in the right order": (
-        "tests/hosts/test_readme_example.py::test_the_file_of_the_readme_trains",
+        "tests/hosts/test_run_command.py::test_the_file_of_the_readme_trains",
         f"{_CONTRACT}test_all_start_in_order_and_one_key_ends_what_does_everything_not_to_die",
-        "tests/hosts/test_four_hosts.py::test_a_real_training_on_hosts",
+        "tests/hosts/test_run_command.py::test_a_real_training_on_hosts",
     ),
     "trains on this machine, 1 ps + 2 workers": (
         "tests/tensorflow/test_async.py::test_three_ps_and_two_workers_on_real_digits",
@@ -37,17 +37,17 @@ README = {
         "tests/processes/test_headless.py::test_plan_shows_the_exact_command_and_starts_nothing",
     ),
     "reports what would fail: Python, modules, ports, disks, and connections between hosts": (
-        "tests/hosts/launcher/test_preflight_hosts.py::test_homes_and_keys_that_fail",
-        "tests/hosts/launcher/test_preflight_hosts.py::test_ways_between_hosts_are_told_apart",
-        "tests/hosts/launcher/test_preflight_commands.py::test_the_host_that_lacks_it_is_named",
-        "tests/processes/test_check.py::test_a_taken_port_ends_with_3_and_names_its_holder",
+        "tests/hosts/launcher/test_preflight.py::test_homes_and_keys_that_fail",
+        "tests/hosts/launcher/test_preflight.py::test_ways_between_hosts_are_told_apart",
+        "tests/hosts/launcher/test_preflight.py::test_the_host_that_lacks_it_is_named",
+        "tests/processes/launcher/test_preflight.py::test_a_taken_port_ends_with_3_and_names_its_holder",
     ),
     "Or `tfmux up cluster.toml --headless` for a script": (
         "tests/processes/test_headless.py"
         "::test_a_run_that_works_ends_with_0_and_its_lines_on_stdout",
     ),
     "detach and come back with `tfmux attach`, from any terminal": (
-        "tests/hosts/test_attach.py::test_a_detached_run_goes_on_with_all_its_rules",
+        "tests/hosts/test_leaving.py::test_a_detached_run_goes_on_with_all_its_rules",
     ),
     "with ranks as `torchrun` gives them": (
         "tests/hosts/test_run_command.py::test_ranks_start_again_together",
@@ -67,12 +67,11 @@ README = {
     ),
     "No process is left behind": (
         f"{_CONTRACT}test_hosts_end_by_themselves_what_a_launcher_has_left",
-        "tests/hosts/test_launcher_dies.py::test_in_every_phase_all_are_dead_by_lease_and_grace",
+        "tests/hosts/test_leaving.py::test_in_every_phase_all_are_dead_by_lease_and_grace",
         "tests/hosts/test_cuts.py::test_a_cut_longer_than_the_lease_ends_the_host_by_itself",
     ),
     "The cluster file can tell it to keep them instead": (
-        "tests/hosts/test_launcher_dies.py"
-        "::test_under_keep_a_run_without_launcher_lives_and_is_taken_up",
+        "tests/hosts/test_leaving.py::test_under_keep_a_run_without_launcher_lives_and_is_taken_up",
     ),
     "Nothing is lost": (
         f"{_CONTRACT}test_a_run_outlives_its_links_and_its_launcher",
@@ -93,26 +92,25 @@ README = {
 SECURITY = {
     "To the owner of the processes": (
         f"{_CONTRACT}test_all_start_in_order_and_one_key_ends_what_does_everything_not_to_die",
-        "tests/hosts/test_survivors.py::test_a_survivor_is_named_and_stays_known",
+        "tests/hosts/test_kills.py::test_a_survivor_is_named_and_stays_known",
         "tests/processes/launcher/test_agent_kills.py"
         "::test_a_daemon_with_an_emptied_environment_is_found",
     ),
     "And it stays true": (
-        "tests/hosts/test_starts_behind_a_receipt.py::test_nothing_lives_behind_a_receipt",
-        "tests/processes/launcher/test_agent_at_the_end.py::test_no_start_behind_a_final_kill",
+        "tests/hosts/test_kills.py::test_nothing_lives_behind_a_receipt",
+        "tests/processes/launcher/test_agent_ends.py::test_no_start_behind_a_final_kill",
     ),
     "The kernel cannot confirm the end of one task among others": (
-        "tests/processes/attacks/test_receipts.py"
+        "tests/processes/attacks/test_hosts.py"
         "::test_a_single_kill_ends_what_was_born_in_the_tasks_session",
     ),
     "A kill by the name of a run's folder reaches the run that the folder's files name": (
-        "tests/processes/test_moved_folders.py"
+        "tests/processes/launcher/test_launcher_lock.py"
         "::test_a_kill_by_any_name_of_the_folder_reaches_the_launcher",
     ),
     "A kill waits for no log text, no disk, no screen and no slow client": (
         f"{_CONTROL}test_clients_that_never_read_delay_nothing",
-        "tests/hosts/attacks/test_frozen_launcher_disk.py"
-        "::test_f9_ends_a_run_while_the_disk_is_frozen",
+        "tests/hosts/attacks/test_frozen_disks.py::test_f9_ends_a_run_while_the_disk_is_frozen",
         "tests/hosts/test_disks.py::test_a_kill_needs_no_room",
     ),
     "Against other users of the launching machine": (
@@ -123,13 +121,13 @@ SECURITY = {
     ),
     "Against other users of a host": (
         "tests/hosts/test_security.py::test_a_socket_folder_of_somebody_else_is_not_used",
-        "tests/hosts/attacks/test_sockets.py::test_a_folder_of_another_user_locks_nobody_out",
+        "tests/hosts/attacks/test_control_path.py::test_a_folder_of_another_user_locks_nobody_out",
     ),
     "Against a compromised host": (
-        "tests/processes/attacks/test_lying_hosts.py::test_a_lying_agent_over_ssh_makes_no_success",
+        "tests/processes/attacks/test_hosts.py::test_a_lying_agent_over_ssh_makes_no_success",
         "tests/hosts/attacks/test_collect.py::test_a_host_that_sends_more_than_was_asked_for",
-        "tests/processes/attacks/test_host_keys.py::test_a_revoked_line_of_known_hosts_is_named",
-        "tests/hosts/attacks/test_ssh_config_trust.py::test_what_is_not_supported_is_refused",
+        "tests/processes/attacks/test_known_hosts.py::test_a_revoked_line_of_known_hosts_is_named",
+        "tests/hosts/attacks/test_ssh_config.py::test_what_is_not_supported_is_refused",
     ),
     "To your programs": (
         "tests/processes/launcher/test_agent_stacks.py"
@@ -137,10 +135,10 @@ SECURITY = {
         "tests/hosts/test_stacks.py::test_the_one_that_others_wait_for_comes_first",
     ),
     "Against a hostile log": (
-        "tests/processes/attacks/test_log_text.py::test_the_worst_text_does_not_delay_the_end",
+        "tests/processes/attacks/test_text.py::test_the_worst_text_does_not_delay_the_end",
         "tests/processes/test_bulkhead.py::test_no_look_changes_a_run",
         "tests/hosts/test_security.py::test_escape_sequences_do_not_reach_stdout",
-        "tests/processes/attacks/test_terminal_text.py::test_logs_on_a_terminal_are_pictures",
+        "tests/processes/attacks/test_text.py::test_logs_on_a_terminal_are_pictures",
     ),
     "Against a hostile web page": (
         f"{_SERVE}test_no_token_no_answer",

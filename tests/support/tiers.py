@@ -10,6 +10,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +32,8 @@ _SLOW = 12.0
 _LANES = 3
 """How many tests of TensorFlow run at a time. They compute, with a low priority, and all others
 mostly wait: beside each other they fill two processors."""
+_SHARED = 8
+"""How many tests of a module use one testbed of it; the next ones have another."""
 _TESTS = REPOSITORY / "tests"
 
 
@@ -62,10 +65,12 @@ def _function(item: pytest.Item) -> str:
 
 def group(items: list[pytest.Item]) -> None:
     """Keep on one worker what shares a testbed, and on some workers what computes."""
-    lane = 0
+    lane, sharing = 0, Counter[str]()
     for item in items:
         if "shared_testbed" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+            name = item.path.stem
+            sharing[name] += 1
+            item.add_marker(pytest.mark.xdist_group(f"{name}{sharing[name] // _SHARED}"))
         elif tier_of(item.path) == "tensorflow":
             lane = (lane + 1) % _LANES
             item.add_marker(pytest.mark.xdist_group(f"tensorflow{lane}"))

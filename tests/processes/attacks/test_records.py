@@ -1,33 +1,49 @@
-"""Odd records and odd things among the runs: counted and named, and no other run suffers."""
+"""Damaged files of runs, and odd things among them: counted and named; each command ends with an
+answer, a kill asks every host, and no other run suffers."""
 
 from __future__ import annotations
 
+import copy
 import errno
 import json
 import math
 import os
+import shutil
+import signal
 import sys
 import tracemalloc
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from launcher.ids import TaskId
 from launcher.paths import runs_home
-from launcher.run.snapshot import Metric
-from launcher.run.states import RunPhase
+from launcher.run import events as ev
+from launcher.run.events import Event
+from launcher.run.snapshot import HostReceipt, Metric, Receipt
+from launcher.run.states import Outcome, RunPhase
 from launcher.session.run_list import read_run
 from launcher.session.stored import FinishedRun, StoredRun
 from launcher.store.metrics import MetricsFile
 from launcher.store.runs import RunFolder
 from launcher.store.stream import LONGEST, Damage, encode, parse
-from tests.support.budgets import soak
-from tests.support.cluster_texts import cluster_text
+from tests.support import command
+from tests.support.budgets import examples, soak
+from tests.support.cluster_texts import KEPT, cluster_text, one_task
 from tests.support.command import Up, python_task, run, write
+from tests.support.patience import wait_until
+from tests.support.run_driver import CLUSTER, FACTS, RunDriver, held, kills, name, starts
+from tests.support.streams import changes, end
+from tests.testbed import proc
 from tests.testbed.inprocess import SshServer
+from tui.exits import Exit
+from tui.main import main
 
-CLUSTER = """
+RECORDS_CLUSTER = """
 name = "odd"
 [jobs.worker]
 tasks = ["localhost:auto"]
@@ -64,7 +80,7 @@ LINES: dict[str, bytes] = {
 }
 
 
-def odd_run(name: str, stream: bytes | None, text: str = CLUSTER) -> RunFolder:
+def odd_run(name: str, stream: bytes | None, text: str = RECORDS_CLUSTER) -> RunFolder:
     """The folder of a run with such a stream."""
     path = runs_home() / f"odd-20261120-183002-{name.replace(' ', '-')}"
     path.mkdir(parents=True)
@@ -145,8 +161,8 @@ def test_what_follows_the_end_of_a_run_is_a_run_that_goes_on() -> None:
     the run is not over: another launcher has taken it up."""
     ended = odd_run("ended", stream_of(BEGIN, END))
     assert StoredRun(ended).complete and read_run(ended).over
-    for name, more in (("note", stream_of(NOTE)), ("half", b'{"time": 10'), ("odd", b"null\n")):
-        folder = odd_run(f"more-{name}", stream_of(BEGIN, END) + more)
+    for label, more in (("note", stream_of(NOTE)), ("half", b'{"time": 10'), ("odd", b"null\n")):
+        folder = odd_run(f"more-{label}", stream_of(BEGIN, END) + more)
         assert not StoredRun(folder).complete and not read_run(folder).over
 
 
@@ -224,7 +240,7 @@ def test_ps_logs_and_kill_all_beside_odd_runs(tmp_path: Path) -> None:
     listed, shown and killed, what could not be read is named, and the kill exits with 4."""
     odd = [odd_run(name, line) for name, line in LINES.items()]
     names = odd_entries()
-    with Up("up", str(write(tmp_path, CLUSTER)), "--json") as up:
+    with Up("up", str(write(tmp_path, RECORDS_CLUSTER)), "--json") as up:
         up.state("worker:0", "ready")
         listed = run("ps")
         assert listed.returncode == 0, listed.stderr
@@ -247,13 +263,13 @@ def test_ps_logs_and_kill_all_beside_odd_runs(tmp_path: Path) -> None:
 def test_no_active_runs_is_said_only_when_all_were_asked() -> None:
     """Given no run, when `ps` and `kill --all` are called, then they say so; beside something that
     cannot be read they name that instead, and the kill exits with 4."""
-    for command in (["ps"], ["kill", "--all"]):
-        asked = run(*command)
+    for words in (["ps"], ["kill", "--all"]):
+        asked = run(*words)
         assert (asked.returncode, asked.stderr) == (0, "tfmux: no active runs\n")
     runs_home().mkdir(parents=True)
     (runs_home() / "circle").symlink_to("circle")
-    for command, code in ((["ps"], 0), (["kill", "--all"], 4)):
-        asked = run(*command)
+    for words, code in ((["ps"], 0), (["kill", "--all"], 4)):
+        asked = run(*words)
         assert asked.returncode == code
         assert asked.stderr.startswith("tfmux: circle could not be read: ")
         assert "no active runs" not in asked.stderr
@@ -262,7 +278,7 @@ def test_no_active_runs_is_said_only_when_all_were_asked() -> None:
 def test_kill_of_a_run_whose_cluster_file_is_broken_asks_its_launcher(tmp_path: Path) -> None:
     """Given a living run whose stored cluster file is broken, when `tfmux kill` is called, then the
     run's launcher, which still knows the hosts, ends it, and the receipt is shown."""
-    with Up("up", str(write(tmp_path, CLUSTER)), "--json") as up:
+    with Up("up", str(write(tmp_path, RECORDS_CLUSTER)), "--json") as up:
         up.state("worker:0", "ready")
         RunFolder.find(up.run_id).cluster_file.write_text("name = [[[")
         killed = run("kill", up.run_id)
@@ -335,7 +351,7 @@ def test_metrics_of_any_name_leave_the_record_alone(tmp_path: Path) -> None:
     names = ("time", "event", "task", "host", "values", "rate", "run", "state", "step")
     pattern = " ".join(f"{name}=(?P<{name}>[0-9]+)" for name in names)
     line = " ".join(f"{name}={number}" for number, name in enumerate(names))
-    text = CLUSTER.replace('["sleep", "1000"]', json.dumps(["echo", line]))
+    text = RECORDS_CLUSTER.replace('["sleep", "1000"]', json.dumps(["echo", line]))
     text += f"[metrics]\npattern = '{pattern}'\n"
     with Up("up", str(write(tmp_path, text)), "--json") as up:
         assert up.wait() == 0, up.transcript()
@@ -379,3 +395,358 @@ def test_a_dangling_link_is_no_stream_that_is_not_there_yet() -> None:
     assert not damage_of(folder)
     folder.events.symlink_to("nowhere")
     assert damage_of(folder).reason == "a dangling symbolic link"
+
+
+def whole_stream(doubt: str = "") -> list[bytes]:
+    """The records of a run on two hosts that was killed; the last one is its end. With a doubt the
+    second host has not confirmed that nothing is left."""
+    driver = RunDriver()
+    lines: list[bytes] = []
+
+    def feed(kind: type[Event], *words: object) -> None:
+        driver.feed(kind, *words)
+        lines.extend(changes(driver.run, driver.now))
+
+    feed(ev.Begin)
+    for host in ("a", "b"):
+        feed(ev.HostUp, host)
+    feed(ev.HostsChecked, FACTS)
+    for host in ("a", "b"):
+        feed(ev.Staged, host)
+    tasks = {"ps:0": "a", "worker:0": "a", "worker:1": "b", "worker:2": "b"}
+    for task in tasks:
+        feed(ev.TaskStarted, name(task), 1, 100)
+        feed(ev.TaskReady, name(task), 1)
+    feed(ev.KillAll)
+    feed(ev.ReceiptReceived, HostReceipt("a", confirmed=True), None)
+    feed(ev.ReceiptReceived, HostReceipt("b", confirmed=not doubt, doubt=doubt), None)
+    return [*lines, end(driver.run, driver.now)]
+
+
+def run_folder(stream: bytes, text: str = CLUSTER) -> RunFolder:
+    """The folder of a run with such a stream."""
+    path = runs_home() / "t-20261120-183002-abcd"
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "cluster.toml").write_text(text)
+    folder = RunFolder(path)
+    folder.events.write_bytes(stream)
+    return folder
+
+
+def prefixes() -> Iterator[bytes]:
+    """The stream cut after each of its records, and in the middle of each."""
+    before = b""
+    for line in whole_stream():
+        yield before
+        yield before + line[: len(line) // 2]
+        before += line
+
+
+def damaged(lines: list[bytes]) -> Iterator[bytes]:
+    """The stream with each of its lines damaged in four ways, one at a time."""
+    for at, line in enumerate(lines):
+        for bad in (b"\n", b"\x00" * 40 + b"\n", line[:30] + b"\n", b'{"event": 7}\n'):
+            yield b"".join([*lines[:at], bad, *lines[at + 1 :]])
+
+
+def test_whoever_takes_a_run_without_an_end_record_asks_every_host() -> None:
+    """Given a stream cut behind or within any of its records, when the run is taken up, then it is
+    over only if each host has confirmed; if not, then a kill asks all hosts and waits for each."""
+    for stream in prefixes():
+        stored = StoredRun(run_folder(stream))
+        assert not stored.complete, stream[-200:]
+        seen = stored.snapshot()
+        confirmed = {one.host for one in seen.receipt.hosts} if seen.receipt else set()
+        ended = seen.state is RunPhase.ENDED and confirmed == {"a", "b"}
+        assert stored.over == ended, stream[-200:]
+        assert read_run(stored.folder).over == ended, stream[-200:]
+        if stored.over:
+            continue  # only its end record is missing
+        machine = stored.run
+        asked = kills(machine.handle(ev.Attached(2000.0, stored.complete)))
+        asked += kills(machine.handle(ev.KillAll(2001.0)))
+        assert {host for host, tasks, _ in asked if tasks is None} == {"a", "b"}, stream[-200:]
+        machine.handle(ev.HostUp(2002.0, "a", (held("ps:0"),)))
+        machine.handle(ev.ReceiptReceived(2003.0, HostReceipt("a", confirmed=True), None))
+        assert machine.snapshot().state is RunPhase.KILLING, stream[-200:]
+        machine.handle(ev.ReceiptReceived(2004.0, HostReceipt("b", confirmed=True), None))
+        assert machine.snapshot().state is RunPhase.ENDED and machine.snapshot().clean
+
+
+def test_a_whole_stream_says_that_its_run_is_over() -> None:
+    """Given a stream with its end record and nothing lost before it, when it is read, then the run
+    is over, and nobody needs to be asked."""
+    stored = StoredRun(run_folder(b"".join(whole_stream())))
+    assert stored.over and stored.complete
+
+
+def test_an_empty_receipt_of_a_run_that_started_tasks_is_not_clean() -> None:
+    """Given an ended run that has started tasks, and a receipt without a host, when it is read,
+    then the run is not over: nobody has confirmed anything."""
+    driver = RunDriver()
+    driver.running()
+    views = driver.run.data
+    views.add(Receipt((), begun=True))
+    ways = {"outcome": Outcome.KILLED, "exit_code": 130, "ended": 2000.0}
+    views.update_run(state=RunPhase.ENDED, **ways)
+    lines = [*changes(driver.run, 2000.0), end(driver.run, 2000.0)]
+    stored = StoredRun(run_folder(b"".join(lines)))
+    assert not stored.over and not read_run(stored.folder).over
+
+
+def test_any_damaged_line_leads_to_a_true_answer() -> None:
+    """Given the stream of a run that goes on, when the disk damages one of its lines, then the run
+    is not over, no task is started again, and a kill asks all hosts."""
+    whole = whole_stream()
+    living = whole[: next(n for n, line in enumerate(whole) if b'"killing"' in line)]
+    for stream in damaged(living):
+        stored = StoredRun(run_folder(stream))
+        assert not stored.over and not stored.complete
+        assert not read_run(stored.folder).over
+        machine = stored.run
+        machine.handle(ev.Attached(2000.0, stored.complete))
+        machine.validate()
+        kept = (held("ps:0"), held("worker:0"))
+        out = machine.handle(ev.HostUp(2001.0, "a", kept))
+        out += machine.handle(ev.HostUp(2002.0, "b", (held("worker:1"), held("worker:2"))))
+        assert not starts(out)
+        machine.validate()
+        out = machine.handle(ev.KillAll(2003.0))
+        assert {host for host, tasks, _ in kills(out) if tasks is None} == {"a", "b"}
+
+
+def test_no_damaged_line_hides_a_host_that_has_not_confirmed() -> None:
+    """Given the stream of a killed run of which one host has a doubt, when the disk damages one of
+    its lines, then the run is not over, and a kill asks that host again."""
+    whole = whole_stream(doubt="its agent was killed")
+    assert not StoredRun(run_folder(b"".join(whole))).over
+    for stream in damaged(whole):
+        stored = StoredRun(run_folder(stream))
+        assert not stored.over and not read_run(stored.folder).over
+        machine = stored.run
+        out = machine.handle(ev.Attached(2000.0, stored.complete))
+        out += machine.handle(ev.KillAll(2001.0))
+        assert "b" in {host for host, tasks, _ in kills(out) if tasks is None}
+
+
+@pytest.mark.parametrize("kept", ["begin", "half a record", "nothing"])
+def test_a_kill_by_a_stream_without_its_tail_ends_the_tasks(tmp_path: Path, kept: str) -> None:
+    """Given a task that lives on without its launcher, and a stream that has lost its tail, when
+    `tfmux kill` is called, then the host is in the receipt, and no task is left."""
+    with Up("up", str(write(tmp_path, KEPT)), "--json") as up:
+        up.state("worker:0", "ready")
+        run_id = up.run_id
+        up.kill_launcher()
+    assert living(run_id)
+    events = RunFolder.find(run_id).events
+    lines = events.read_bytes().splitlines(keepends=True)
+    left = {"begin": lines[0], "half a record": lines[0] + lines[1][:20], "nothing": b""}
+    events.write_bytes(left[kept])
+    try:
+        done = run("kill", run_id)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "no process is left, 1 host confirmed" in done.stdout, "the host is in the receipt"
+        wait_until(lambda: not living(run_id), "no task is left")
+    finally:
+        for process in proc.scan(having=run_id):
+            proc.signal_process(process, signal.SIGKILL)
+
+
+def living(run_id: str) -> list[int]:
+    """Processes of the run's tasks."""
+    return [one.pid for one in proc.scan(having=run_id) if "/worker:0/" in (one.tag or "")]
+
+
+PROGRAM = "for step in range(300): print('step', step, 'loss', 1 / (step + 1), flush=True)"
+READERS = [
+    ["ps"],
+    ["ps", "--json"],
+    ["logs", "RUN"],
+    ["logs", "RUN", "worker:0", "--raw"],
+    ["stacks", "RUN"],
+    ["collect", "RUN"],
+    ["rm", "RUN"],
+]
+"""Commands that start no launcher process; the last one may delete the folder."""
+LAUNCHER = {"name": "other", "id": "other", "boot": "other", "pids": 1, "time": 1.0}
+"""Another machine: none of its tasks can be asked for here, and none is waited for."""
+
+_ODD = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=8),
+    st.sampled_from(["localhost", "worker:7", "ended", "up", "\x1b[2J", "/", "..", "\ud800", "\0"]),
+    st.lists(st.integers(), max_size=2),
+    st.just({"a": {"b": [None]}}),
+)
+FuzzDamage = Callable[[Path], None]
+
+
+def _gone(path: Path) -> None:
+    path.unlink()
+
+
+def _fuzz_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def _fuzz_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _linked(target: str) -> FuzzDamage:
+    def damage(path: Path) -> None:
+        path.unlink()
+        path.symlink_to(target)
+
+    return damage
+
+
+def _zeros(path: Path) -> None:
+    os.truncate(path, path.stat().st_size + (1 << 22))
+
+
+@st.composite
+def _cut(draw: st.DrawFn) -> FuzzDamage:
+    share = draw(st.floats(0, 1))
+    return lambda path: os.truncate(path, int(path.stat().st_size * share))
+
+
+@st.composite
+def _bytes(draw: st.DrawFn) -> FuzzDamage:
+    """Bytes somewhere in the file, or instead of it."""
+    junk, share, whole = draw(st.binary(max_size=60)), draw(st.floats(0, 1)), draw(st.booleans())
+
+    def damage(path: Path) -> None:
+        data = path.read_bytes()
+        at = int(len(data) * share)
+        path.write_bytes(junk if whole else data[:at] + junk + data[at + len(junk) :])
+
+    return damage
+
+
+@st.composite
+def _fields(draw: st.DrawFn) -> FuzzDamage:
+    """A record with a field exchanged for an odd value, at any depth, or without it; the records
+    behind it may be gone, or come twice."""
+    at, steps = draw(st.floats(0, 1)), draw(st.lists(st.floats(0, 0.999), min_size=1, max_size=5))
+    odd, drops, rest = draw(_ODD), draw(st.booleans()), draw(st.sampled_from([0, 1, 1, 2]))
+
+    def damage(path: Path) -> None:
+        lines = path.read_bytes().splitlines() or [b"{}"]
+        number = int(at * (len(lines) - 1))
+        try:
+            record = json.loads(lines[number])
+        except ValueError:
+            record = {"event": odd}
+        _change(record, steps, odd, drops=drops)
+        lines[number] = json.dumps(record).encode()
+        path.write_bytes(b"\n".join([*lines[: number + 1], *lines[number + 1 :] * rest, b""]))
+
+    return damage
+
+
+def _change(record: Any, steps: list[float], odd: object, *, drops: bool) -> None:
+    place: Any = record
+    for step in steps:
+        keys = sorted(place) if isinstance(place, dict) else range(len(place))
+        if not keys:
+            return
+        key = keys[int(step * len(keys))]
+        inner = place[key]
+        if step == steps[-1] or not isinstance(inner, dict | list) or not inner:
+            if drops:
+                del place[key]
+            else:
+                place[key] = copy.deepcopy(odd)
+            return
+        place = inner
+
+
+_DAMAGES = st.one_of(
+    _fields(),
+    _fields(),
+    _bytes(),
+    _cut(),
+    st.sampled_from([_gone, _fuzz_folder, _fuzz_pipe, _zeros]),
+    st.sampled_from(["nowhere", ".", "/dev/zero", "cluster.toml", "events.jsonl"]).map(_linked),
+)
+_PLAN = st.lists(st.tuples(st.floats(0, 0.999), _DAMAGES), min_size=1, max_size=3)
+"""Files by their place in the list of all, and what happens to each."""
+
+
+@pytest.fixture
+def template(tmp_path: Path) -> Path:
+    """The folder of a run as it was before its end."""
+    with Up("up", str(write(tmp_path, one_task(PROGRAM))), "--json") as up:
+        assert up.wait() == 0
+        run = runs_home() / up.run_id
+    template = tmp_path / "template"
+    shutil.move(run, template)
+    launched = json.loads((template / "launch.json").read_text())
+    (template / "launch.json").write_text(json.dumps({**launched, "machine": LAUNCHER}))
+    events = template / "events.jsonl"
+    lines = events.read_bytes().splitlines(keepends=True)
+    at = next(n for n, line in enumerate(lines) if b'"killing"' in line)
+    (template / "whole.jsonl").write_bytes(b"".join(lines))
+    events.write_bytes(b"".join(lines[:at]))
+    for file in ("forgotten", "freed"):
+        (template / file).write_text("localhost\n")
+    return template
+
+
+def fuzz_damaged(template: Path, ended: bool, plan: list[tuple[float, FuzzDamage]]) -> Path:
+    """A copy of that folder, damaged."""
+    run = runs_home() / "one-20261128-183002-7f3a"
+    shutil.rmtree(run, ignore_errors=True)
+    shutil.copytree(template, run)
+    whole = run / "whole.jsonl"
+    if ended:
+        whole.replace(run / "events.jsonl")
+    else:
+        whole.unlink()
+        (run / "forgotten").unlink()
+    names = sorted(path.name for path in run.iterdir() if path.is_file())
+    for place, damage in plan:
+        path = run / names[int(place * len(names))]
+        if path.is_file() and not path.is_symlink():
+            damage(path)
+    return run
+
+
+def test_no_command_that_looks_ends_in_a_traceback(
+    template: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever is damaged, of a run that has ended or not."""
+
+    @examples(15)
+    @given(ended=st.booleans(), plan=_PLAN)
+    def look(ended: bool, plan: list[tuple[float, FuzzDamage]]) -> None:
+        run = fuzz_damaged(template, ended, plan)
+        for words in READERS:
+            code = main([run.name if word == "RUN" else word for word in words])
+            said = capfd.readouterr()
+            assert code in {Exit.SUCCESS, Exit.FAILED, Exit.USAGE, Exit.UNCONFIRMED}, (words, said)
+            assert "Traceback" not in said.err and "Error:" not in said.err, (words, said)
+
+    look()
+
+
+def test_no_kill_ends_in_a_traceback(template: Path) -> None:
+    """Whatever is damaged, of a run that another machine has launched."""
+
+    @examples(3)
+    @given(plan=_PLAN)
+    def kill(plan: list[tuple[float, FuzzDamage]]) -> None:
+        run = fuzz_damaged(template, False, plan)
+        done = command.run("kill", run.name)
+        assert done.returncode in {Exit.SUCCESS, Exit.USAGE, Exit.UNCONFIRMED}, done
+        log = run / "launcher.log"
+        text = log.read_text(errors="replace") if log.is_file() and not log.is_symlink() else ""
+        assert "Traceback" not in done.stderr + done.stdout + text.strip("\0"), (done, text)
+
+    kill()

@@ -47,7 +47,7 @@ command = ["{python}", "{trainer}", "tour", "hello"]
 [start.ready]
 worker = "started"
 """
-# Like `tests.hosts.test_attach`, in a process whose working directory is the hostile one.
+# Like `tests.hosts.test_leaving`, in a process whose working directory is the hostile one.
 DETACH = """
 import sys, time
 from pathlib import Path

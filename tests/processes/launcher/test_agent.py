@@ -1,28 +1,39 @@
-"""The agent alone: its launchers, logs and starts, with real processes on this machine."""
+"""The agent alone: its launchers, logs, starts, rules, sockets and open files, with real processes
+on this machine."""
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
-from contextlib import suppress
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from launcher.agent import wire
+from launcher.agent import ports, wire
 from launcher.agent.folders import local_folder
+from launcher.hosts.frames import Rules
 from tests.support.agent_client import (
     Client,
     family,
     hello,
     raw_channel,
+    socket_path,
     state_folder,
     watchdog_and_agent,
 )
+from tests.support.engine_agent import EngineAgent, find
 from tests.support.nvidia_smi import FakeNvidiaSmi, gpu
-from tests.support.patience import wait_until
+from tests.support.patience import PATIENCE, wait_until
+from tests.support.ports import free_ports
+from tests.testbed import proc
 
 # --- one launcher after the other --------------------------------------------------------------
 
@@ -238,9 +249,9 @@ def test_folders_and_socket_are_private(client: Client) -> None:
     local = Path(local_folder())
     assert local.stat().st_mode & 0o777 == 0o700
     modes = []
-    for socket in local.glob("*.sock"):
+    for path in local.glob("*.sock"):
         with suppress(FileNotFoundError):  # those of tests that run beside this one come and go
-            modes.append(socket.stat().st_mode & 0o777)
+            modes.append(path.stat().st_mode & 0o777)
     assert set(modes) == {0o600}
     assert (run / "logs").stat().st_mode & 0o777 == 0o700
 
@@ -285,3 +296,346 @@ def test_an_agent_lists_the_gpus_of_its_host(
         assert [(each["name"], each["problem"]) for each in said["gpus"]] == [("A100", "")]
         assert said["why"] == "nvidia-smi is gone, or prints nothing"
         client.leave()
+
+
+LIVES = ["sleep", "4010"]
+RULES: dict[str, Any] = {"lease": 600.0, "grace": 0.2, "on_disconnect": "stop"}
+
+
+def begun(client: Client) -> int:
+    """The process of a task that would go on for long."""
+    client.hello()
+    return int(client.start("w:0", LIVES)["pid"])
+
+
+def question(ident: int, **rules: Any) -> bytes:
+    """The frame that asks for other rules."""
+    return wire.encode(wire.RULES, {"id": ident, "rules": {**RULES, **rules}})
+
+
+def lives(pid: int) -> bool:
+    """The process is there, and no zombie."""
+    found = proc.read(pid)
+    return found is not None and found.alive
+
+
+def test_another_lease_is_confirmed_held_and_taken_back() -> None:
+    """Given two agents with a long lease, of which one is asked for a short one, and one for that
+    and the long one again, when both have lost their launchers, the latter first, then it still
+    holds its task when the other has ended its own."""
+    with Client(**RULES) as back, Client(**RULES) as short:
+        kept, ended = begun(back), begun(short)
+        back.write(question(1, lease=1.0) + question(2))
+        assert back.get(wire.REPLY, id=1)["rules"] == {**RULES, "lease": 1.0}
+        assert back.get(wire.REPLY, id=2)["rules"] == RULES
+        back.close()
+        short.write(question(1, lease=1.0))
+        assert short.get(wire.REPLY, id=1)["rules"]["lease"] == 1.0
+        short.close()
+        wait_until(lambda: not lives(ended), "the short lease has ended")
+        assert lives(kept)
+        with Client(back.run_id, **RULES) as again:
+            again.hello()
+            again.kill()
+            again.leave()
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"lease": -1.0},
+        {"lease": 0},
+        {"lease": 1e300},
+        {"lease": float("nan")},
+        {"lease": "long"},
+        {"lease": None},
+        {"grace": -1.0},
+        {"grace": float("inf")},
+    ],
+    ids=str,
+)
+def test_rules_that_are_none_change_nothing(rules: dict[str, Any]) -> None:
+    """The channel is closed, and the agent acts by the rules that it had."""
+    with Client(**RULES) as client:
+        pid = begun(client)
+        client.write(question(1, on_disconnect="keep") + question(2, **rules))
+        assert client.get(wire.REPLY, id=1)["rules"]["on_disconnect"] == "keep"
+        assert client.get(wire.ERROR)["text"].split(": ")[1] == "RULES"
+        with Client(client.run_id, **RULES) as again:
+            again.hello()
+            assert lives(pid)
+            again.kill()
+            again.leave()
+
+
+SERVE = """
+import socket, sys, time
+for address in sys.argv[2:]:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    s = socket.socket(family)
+    if address == "::":
+        s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind((address, int(sys.argv[1])))
+    s.listen()
+    globals()[address] = s
+time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize(
+    ("addresses", "loopback"),
+    [
+        (("127.0.0.1",), "127.0.0.1"),
+        (("127.0.1.1",), "127.0.1.1"),
+        (("::1",), "::1"),
+        (("::ffff:127.0.0.1",), "127.0.0.1"),
+        (("127.0.0.1", "::1"), "127.0.0.1"),
+        (("0.0.0.0",), ""),
+        (("::",), ""),
+    ],
+)
+def test_a_server_on_the_loopback_alone(
+    client: Client, addresses: tuple[str, ...], loopback: str
+) -> None:
+    """Its address is told with its readiness; one that everybody reaches is not."""
+    (port,) = free_ports(1)
+    client.python("w:0", SERVE, str(port), *addresses, port=port)
+    assert client.get(wire.LISTENING, task="w:0")["loopback"] == loopback
+
+
+@pytest.mark.parametrize("address", ["127.0.1.1", "0.0.0.0", "::1"])
+def test_both_ways_to_the_kernel_agree(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    """`/proc` says the same as netlink, which some machines forbid."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.create_server((address, 0), family=family) as server:
+        port = server.getsockname()[1]
+        by_netlink = ports.listeners()[port]
+
+        def refuse(family: int) -> None:
+            raise OSError(1, "refused")
+
+        monkeypatch.setattr(ports, "_by_netlink", refuse)
+        assert ports.listeners()[port] == by_netlink
+        found = ports.held([os.getpid()], by_netlink)
+        assert {each for _, each in found} == {socket.inet_pton(family, address)}
+
+
+SLEEP = ["sleep", "1000"]
+
+
+@contextmanager
+def limited(soft: int, hard: int, *before: str) -> Iterator[Client]:
+    """An admitted channel to an agent whose login has these limits of open files."""
+    limits = ["sh", "-c", f'ulimit -Sn {soft} && ulimit -Hn {hard} && exec "$@"', "sh"]
+    with Client(before=[*limits, *before]) as client:
+        client.hello()
+        yield client
+        client.kill()
+        client.leave()
+    wait_until(lambda: family(client.run_id) == [], "nothing is left")
+
+
+def open_files(client: Client) -> set[int]:
+    """Numbers of the agent's descriptors."""
+    _, agent = watchdog_and_agent(client.run_id)
+    return {int(name) for name in os.listdir(f"/proc/{agent.pid}/fd")}
+
+
+def alive(pids: Iterable[Any]) -> list[int]:
+    """Which of these processes live."""
+    found = map(proc.read, pids)
+    return [process.pid for process in found if process is not None and process.alive]
+
+
+def beat(client: Client) -> None:
+    """Has a beat answered."""
+    client.send(wire.BEAT)
+    client.get(wire.PONG)
+
+
+def start_all(client: Client, count: int) -> list[dict[str, object]]:
+    """Starts so many tasks; what the agent says of each."""
+    said = []
+    for number in range(count):
+        said.append(client.start(f"w:{number}", SLEEP))
+    return said
+
+
+def test_a_start_without_a_descriptor_is_one_tasks_error() -> None:
+    """Under a hard limit of 64 some of 40 tasks are refused with the reason. Beats, queries and a
+    kill need descriptors that tasks may not have, and afterwards there is room again."""
+    with limited(64, 64) as client:
+        said = start_all(client, 40)
+        refused = [one for one in said if one["error"]]
+        started = [one for one in said if not one["error"]]
+        assert len(started) >= 3 and len(refused) >= 10
+        for one in refused:
+            assert "too many open files" in str(one["error"]) and one["ended"], one
+            assert "64" in str(one["error"])
+        beat(client)
+        with Client(client.run_id) as other:
+            assert len(other.hello(rules=None)["tasks"]) == 40
+        assert client.ask(wire.STATS, {})["tasks"]
+        receipt = client.kill()
+        assert receipt["confirmed"] and receipt["survivors"] == []
+        assert receipt["signalled"] == len(started)
+        pids = {one["pid"] for one in started}
+        assert not alive(pids)
+        assert client.start("w:0", SLEEP, attempt=2)["error"] == ""
+
+
+def test_restarts_keep_no_descriptor() -> None:
+    """Forty ends of one task, and forty starts that fail, leave as many open files as one; their
+    log can be read all the same."""
+    with limited(64, 64) as client:
+        client.follow("w:0")
+        for attempt in range(1, 41):
+            client.start("w:0", ["echo", f"line {attempt}"], attempt=attempt)
+            client.get(wire.EOF, task="w:0", attempt=attempt)
+            client.start(f"x:{attempt}", ["no-such-program"])
+            if attempt == 1:
+                client.log_until(b"line 1\n")
+                wait_until(lambda: len(open_files(client)) < 32, "its end")
+                first = len(open_files(client))
+        client.log_until(b"line 40\n")
+        wait_until(lambda: len(open_files(client)) <= first, "no descriptor is kept")
+
+
+def test_tasks_have_the_logins_limit() -> None:
+    """The agent raises its own soft limit as far as it may. Tasks have the login's."""
+    with limited(200, 400) as client:
+        _, agent = watchdog_and_agent(client.run_id)
+        with open(f"/proc/{agent.pid}/limits") as file:
+            assert [line.split()[3:5] for line in file if "open files" in line] == [["400", "400"]]
+        for number in range(2):
+            client.follow(f"w:{number}", number)
+            client.start(f"w:{number}", ["sh", "-c", "ulimit -Sn; ulimit -Hn; echo end"])
+            assert client.log_until(b"end\n", number) == b"200\n400\nend\n"
+
+
+def test_a_kill_and_beats_go_on_without_any_descriptor() -> None:
+    """Connections take all that are left: the agent lives on, beats, and kills its children. The
+    receipt comes when it can look again."""
+    with limited(64, 64) as client, ExitStack() as stack:
+        pids = {client.start(f"w:{number}", SLEEP)["pid"] for number in range(3)}
+        links = []
+
+        def full() -> bool:
+            link = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            link.setblocking(False)
+            try:
+                link.connect(socket_path(client.run_id))
+            except BlockingIOError:  # the agent accepts no more
+                link.close()
+            else:
+                links.append(link)
+            return open_files(client) == set(range(64))
+
+        wait_until(full, "no descriptor is left")
+        beat(client)
+        client.send(wire.KILL, {"id": 7, "tasks": None, "grace": 0.0})
+        wait_until(lambda: not alive(pids), "they are dead")
+        beat(client)
+        for link in links:
+            link.close()
+        receipt = client.get(wire.RECEIPT, ids=[7])
+        assert receipt["survivors"] == [] and receipt["tasks"] is None
+        with Client(client.run_id) as other:
+            assert len(other.hello(rules=None)["tasks"]) == 3
+
+
+def test_a_scan_without_a_descriptor_is_an_error_and_not_an_empty_table() -> None:
+    """Else a kill would confirm that nothing is left."""
+    script = """
+import os, resource
+from launcher.agent import processes as proc
+from launcher.agent.processes import ProcessTracker
+tracker = ProcessTracker("nobody-20260101-000000-abcd")
+everyone = proc.table()
+assert os.getpid() in everyone
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+for look in (lambda: proc.read_process(os.getpid()), proc.table, lambda: tracker.scan(everyone)):
+    try:
+        look()
+    except OSError as error:
+        print(error.errno)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE, check=True
+    )
+    assert done.stdout.split() == ["24", "24", "24"], done.stderr
+
+
+@pytest.fixture
+def run_id() -> str:
+    return f"t-{os.urandom(4).hex()}"
+
+
+@pytest.fixture
+def started(run_id: str) -> Iterator[EngineAgent]:
+    """Such an agent, and nothing of it afterwards."""
+    made = EngineAgent(run_id)
+    yield made
+    made.process.terminate()
+    made.process.wait(PATIENCE)
+
+
+def test_bridges_find_the_agent_of_an_engine(started: EngineAgent, run_id: str) -> None:
+    """Tasks live below it; when the launcher leaves, the step's process ends: the engine gets its
+    node back. What is of the step is not in a task's environment, what is of the job is."""
+    with find(run_id) as client:
+        client.hello()
+        client.python("w:0", "import os; print(sorted(n for n in os.environ if 'SLURM' in n))")
+        client.follow("w:0")
+        assert client.log_until(b"]\n") == b"['SLURM_JOB_ID']\n"
+        assert started.process.poll() is None
+        client.kill()
+        client.leave()
+    assert started.process.wait(PATIENCE) == 0
+    assert family(run_id) == []
+
+
+def test_a_bridge_waits_for_an_agent_that_starts_later(run_id: str) -> None:
+    """The steps of a batch script and of a bridge start in any order."""
+    started: list[EngineAgent] = []
+    timer = threading.Timer(0.7, lambda: started.append(EngineAgent(run_id)))
+    timer.start()
+    with find(run_id) as client:
+        client.hello()
+        client.kill()
+        client.leave()
+    assert started[0].process.wait(PATIENCE) == 0
+
+
+def test_term_to_the_first_process_gives_tasks_their_grace(
+    started: EngineAgent, run_id: str
+) -> None:
+    """`scancel` tells the step's first process only, and kills the step when that has ended."""
+    script = (
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.3), print('saved', flush=True),"
+        " sys.exit(0)))\n"
+        "print('up', flush=True)\n"
+        "signal.pause()\n"
+    )
+    with find(run_id) as client:
+        client.hello()
+        task = client.python("w:0", script)
+        client.follow("w:0")
+        client.log_until(b"up\n")
+        started.process.send_signal(signal.SIGTERM)
+        assert client.log_until(b"saved\n") == b"up\nsaved\n"
+        assert started.process.wait(PATIENCE) == 0
+        assert proc.read(task["pid"]) is None
+
+
+def test_an_agent_without_a_launcher_waits_for_its_lease(run_id: str) -> None:
+    """The launcher may have to wait in the queue longer than a bridge takes; when nobody comes,
+    the allocation frees itself."""
+    lease = 7.0  # longer than an agent without a task waits otherwise
+    started = EngineAgent(run_id, Rules(lease=lease, grace=1.0, on_disconnect="stop"))
+    began = time.monotonic()
+    assert started.process.wait(PATIENCE) == 0
+    assert time.monotonic() - began > lease - 1
+    wait_until(lambda: family(run_id) == [], "nothing is left")

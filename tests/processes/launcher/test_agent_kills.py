@@ -1,20 +1,30 @@
-"""Kills by the agent alone: real processes that misbehave, on this machine, and its receipts."""
+"""Kills by the agent alone: processes that misbehave, survive or are left behind, and its
+receipts."""
 
 from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
 from launcher.agent import processes as agent_proc
 from launcher.agent import wire
-from tests.support.agent_client import Client, family, sleepers
-from tests.support.patience import wait_until
+from tests.support.agent_client import Client, family, sleepers, state_folder, watchdog_and_agent
+from tests.support.budgets import variants
+from tests.support.patience import PATIENCE, wait_until
 from tests.testbed import proc
+from tests.testbed.frozen import FreezableDisk, Freezer
 
 DAEMON = """
 import os, sys
@@ -289,3 +299,332 @@ def test_a_pid_that_is_used_again_is_not_signalled_without_a_pidfd(
         assert process.poll() is None
         assert agent_proc.send(found, (signal.SIGKILL,))
         assert process.wait() == -signal.SIGKILL
+
+
+WRITER = """
+import os, sys
+file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+while True:
+    os.write(file, b"x" * 4096)
+    os.fsync(file)
+"""
+
+
+class Stuck(NamedTuple):
+    """Processes of a task that no signal ends, until they are let go."""
+
+    pids: tuple[int, ...]
+    let_go: Callable[[], None]
+
+
+@contextmanager
+def frozen_group(client: Client, folder: Path) -> Iterator[Stuck]:
+    """The task and its child, which has left its session and emptied its environment, are in a
+    frozen cgroup."""
+    script = "setsid env -i sleep 1000 & exec sleep 1000"
+    pid = client.start("w:0", ["sh", "-c", script])["pid"]
+    child = wait_for_child(pid)
+    with Freezer(folder / "freezer") as freezer:
+        freezer.freeze(pid, child)
+        yield Stuck((pid, child), freezer.thaw)
+
+
+@contextmanager
+def frozen_child(client: Client, folder: Path) -> Iterator[Stuck]:
+    """The task itself ends; a child of it, a daemon without a mark, is in a frozen cgroup."""
+    pid = client.start("w:0", ["sh", "-c", "setsid env -i sleep 1000 & exec sleep 1000"])["pid"]
+    child = wait_for_child(pid)
+    with Freezer(folder / "freezer") as freezer:
+        freezer.freeze(child)
+        yield Stuck((child,), freezer.thaw)
+
+
+@contextmanager
+def frozen_disk(client: Client, folder: Path) -> Iterator[Stuck]:
+    """The task writes to a disk that hangs."""
+    with FreezableDisk(folder / "disk.image", folder / "disk") as disk:
+        file = disk.mountpoint / "checkpoint"
+        pid = client.python("w:0", WRITER, str(file))["pid"]
+        wait_until(lambda: file.exists() and file.stat().st_size, "it writes")
+        disk.freeze()
+        wait_until(lambda: (p := proc.read(pid)) and p.state == "D", "it hangs")
+        yield Stuck((pid,), disk.thaw)
+        disk.thaw()
+        wait_until(lambda: proc.read(pid) is None, "it has gone")
+
+
+def wait_for_child(pid: int) -> int:
+    """The child of a shell, once that is its own program."""
+    found: list[int] = []
+
+    def there() -> bool:
+        found[:] = [p.pid for p in proc.scan() if p.ppid == pid and p.argv[:1] == ("sleep",)]
+        return bool(found)
+
+    wait_until(there, "it has a child")
+    return found[0]
+
+
+def living(pids: tuple[int, ...]) -> list[int]:
+    """Pids of `pids` that live."""
+    return [pid for pid in pids if (process := proc.read(pid)) is not None and process.alive]
+
+
+def named(receipt: dict[str, Any]) -> set[int]:
+    """The pids of a receipt's survivors."""
+    return {one["pid"] for one in receipt["survivors"]}
+
+
+@variants("way", [frozen_group, frozen_child, frozen_disk], test=1)
+def test_survivors_are_never_confirmed_and_their_agent_stays(way: Any, tmp_path: Path) -> None:
+    """Given a task that outlives KILL, when everything is killed, the launcher goes and the lease
+    ends, then no receipt is confirmed and the same agent is there as long as they live: the next
+    launcher hears of them by name. When they have gone, the agent goes with its proof."""
+    with ExitStack() as stack, Client(lease=1.0) as client:
+        agent = client.hello()["pid"]
+        stuck = stack.enter_context(way(client, tmp_path))
+        receipt = client.kill(grace=0.1)
+        assert named(receipt) == set(stuck.pids) == set(living(stuck.pids))
+        assert not receipt["confirmed"]
+        client.close()
+        wait_until(lambda: "ending all tasks" in log_of(client), "the lease has ended")
+        with Client(client.run_id, lease=1.0) as again:
+            assert again.hello()["pid"] == agent
+            receipt = again.kill()
+            assert named(receipt) == set(stuck.pids) and not receipt["confirmed"]
+        stuck.let_go()
+        wait_until(lambda: family(client.run_id) == [], "the agent has gone by itself")
+        with Client(client.run_id) as last:
+            assert last.hello()["pid"] != agent
+            assert last.kill()["confirmed"]
+            last.leave()
+
+
+def log_of(client: Client) -> str:
+    return (state_folder(client.run_id) / "agent.log").read_text()
+
+
+@variants(
+    ("way", "end"),
+    [(frozen_disk, "told"), (frozen_group, "killed"), (frozen_child, "left")],
+    test=1,
+)
+def test_an_agent_that_goes_beside_survivors_leaves_a_doubt(
+    way: Any, end: str, tmp_path: Path
+) -> None:
+    """Given survivors, when their agent is told to end, is killed, or is let go by a launcher, then
+    no later agent confirms anything: before they have gone, nor after."""
+    with ExitStack() as stack, Client() as client:
+        client.hello()
+        stuck = stack.enter_context(way(client, tmp_path))
+        assert not client.kill()["confirmed"]
+        watchdog, agent = watchdog_and_agent(client.run_id)
+        if end == "left":
+            client.send(wire.LEAVE, {"remove": True})
+        else:
+            number = signal.SIGTERM if end == "told" else signal.SIGKILL
+            proc.signal_process(agent, number)
+        client.everything()
+        assert proc.wait_gone(watchdog)
+        assert living(stuck.pids)
+        with Client(client.run_id) as again:
+            again.hello()
+            receipt = again.kill()
+            assert not receipt["confirmed"] and "earlier agent" in receipt["doubt"]
+            again.leave()
+        stuck.let_go()
+        wait_until(lambda: not living(stuck.pids), "they have gone")
+        with Client(client.run_id) as last:
+            last.hello()
+            receipt = last.kill()
+            assert receipt["survivors"] == [] and not receipt["confirmed"]
+            assert "earlier agent" in receipt["doubt"]
+            last.leave()
+
+
+def test_on_the_launching_machine_survivors_keep_their_agent(tmp_path: Path) -> None:
+    """The end of the channel is the launcher's death there, and ends everything again: it is no
+    proof, either."""
+    with ExitStack() as stack, Client(lease=600.0, local=True) as client:
+        agent = client.hello()["pid"]
+        stuck = stack.enter_context(frozen_group(client, tmp_path))
+        assert not client.kill()["confirmed"]
+        client.close()
+        wait_until(lambda: "ending all tasks" in log_of(client), "it acts")
+        with Client(client.run_id, lease=600.0, local=True) as again:
+            assert again.hello()["pid"] == agent
+            assert not again.kill()["confirmed"]
+            stuck.let_go()
+            wait_until(lambda: not living(stuck.pids), "they have gone")
+            receipt = again.kill()
+            assert receipt["confirmed"] and receipt["survivors"] == []
+            again.leave()
+    wait_until(lambda: family(client.run_id) == [], "nobody is left")
+
+
+def test_under_keep_the_end_of_survivors_is_proven(tmp_path: Path) -> None:
+    """Given survivors under `keep`, when they have gone, then the agent goes, too, and the next one
+    has no doubt."""
+    rules: dict[str, Any] = {"lease": 3.0, "on_disconnect": "keep"}
+    with ExitStack() as stack, Client(**rules) as client:
+        client.hello()
+        stuck = stack.enter_context(frozen_child(client, tmp_path))
+        assert not client.kill()["confirmed"]
+        client.close()
+        stuck.let_go()
+        wait_until(lambda: family(client.run_id) == [], "the agent has gone by itself")
+        with Client(client.run_id, **rules) as last:
+            last.hello()
+            assert last.kill()["confirmed"]
+            last.leave()
+
+
+def test_a_receipt_of_one_task_names_its_survivors(client: Client, tmp_path: Path) -> None:
+    """And its neighbour goes on."""
+    neighbour = client.start("w:1", [sys.executable, "-c", "import time; time.sleep(1000)"])
+    with frozen_child(client, tmp_path) as stuck:
+        receipt = client.kill(["w:0"])
+        assert named(receipt) == set(stuck.pids) and not receipt["confirmed"]
+        assert os.path.exists(f"/proc/{neighbour['pid']}")
+        assert named(client.kill()) == set(stuck.pids)
+
+
+LEFT_DAEMON = """
+import os
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.closerange(0, 3)
+        os.execvp("sleep", ["sleep", "1000"])
+    os._exit(0)
+os.wait()
+"""
+POPEN = "import subprocess; subprocess.Popen(['sleep', '1000'])"
+CLOSED = "</dev/null >/dev/null 2>&1"
+
+
+def python(script: str) -> list[str]:
+    return [sys.executable, "-c", script]
+
+
+BACKGROUND = {
+    "nohup": ["sh", "-c", f"nohup sleep 1000 {CLOSED} &"],
+    "holds-the-output": ["sh", "-c", "sleep 1000 &"],
+    "subshell": ["sh", "-c", f"(sleep 1000 {CLOSED} & ) ; :"],
+    "own-session": ["setsid", "--fork", "sh", "-c", "sleep 1000; :"],
+    "disowned": ["bash", "-c", f"sleep 1000 {CLOSED} & disown -a"],
+    "double-fork": python(LEFT_DAEMON),
+    "popen": python(POPEN),
+    "in-a-script": ["sh", "-c", "sh -c 'sh -c \"sleep 1000 &\" &' ; exit 0"],
+}
+FOREGROUND = {
+    "waits": ["sh", "-c", "sleep 0.1 & sleep 0.2 & wait"],
+    "daemon-that-ends": ["setsid", "--fork", "sleep", "0.3"],
+    "pipe": ["sh", "-c", "sleep 0.1 | cat"],
+    "closes-a-pipe": ["bash", "-c", "exec 5> >(cat >/dev/null); echo x >&5"],
+}
+FAILED = {
+    "crashes": (["sh", "-c", "nohup cat /missing.py > /dev/null 2>&1 &"], 1),
+    "fails-later": (["sh", "-c", "bash -c 'sleep 0.3; exit 4' &"], 4),
+    "not-found": (["sh", "-c", "tfmux-missing --x &"], 127),
+    "no-directory": (["sh", "-c", "cd /missing && exec cat train.py &"], None),
+    "own-session": (["setsid", "--fork", "sh", "-c", "exit 3"], 3),
+    "forks": (python("import os; os.fork() or 1/0"), 1),
+    "is-killed": (["bash", "-c", "env sh -c 'kill -9 $$' & disown"], -9),
+}
+"""Programs that start within milliseconds on a busy machine, as an interpreter does not."""
+FAILS = ["sh", "-c", "sleep 1000 & exit 3"]
+
+
+def left(client: Client, task: str) -> Any:
+    return client.get(wire.EXITED, task=task)["left"]
+
+
+def failure(client: Client, name: str, argv: list[str]) -> Any:
+    """What is reported of the process that the first one has left. One that gets no processor for
+    longer than the agent waits has not failed at once, and one that fails before the first has
+    ended may be that one's to wait for: then the task is begun again."""
+    deadline = time.monotonic() + PATIENCE
+    for number in count():
+        client.start(f"{name}:{number}", argv)
+        end = client.get(wire.EXITED, task=f"{name}:{number}")
+        found = end["left"]
+        if found is not None:
+            assert found["unlisted"] == 0 and len(found["processes"]) == 1, (name, end)
+            (each,) = found["processes"]
+            if each.keys() & {"exit_code", "signal"}:
+                return each
+        assert time.monotonic() < deadline, (name, found)
+    raise AssertionError
+
+
+def test_every_way_into_the_background_is_seen(client: Client) -> None:
+    """The end with status 0 lists the living processes of the task, whatever they did to get away;
+    one that waits for its children, or whose daemon ends a moment later, has left nothing, nor is
+    anything said of a failure, which speaks for itself."""
+    tasks = {f"{name}:0": argv for name, argv in (BACKGROUND | FOREGROUND).items()}
+    if shutil.which("tmux"):
+        tasks["tmux:0"] = [
+            "tmux",
+            "-L",
+            client.run_id,
+            "-f",
+            "/dev/null",
+            "new",
+            "-d",
+            "sleep 1000",
+        ]
+    for task, argv in {**tasks, "fails:0": FAILS}.items():
+        client.start(task, argv)
+    for task in tasks:
+        found, name = left(client, task), task.partition(":")[0]
+        if name in FOREGROUND:
+            assert found is None, (task, found)
+            continue
+        assert found, task
+        assert any("sleep 1000" in each["command"] for each in found["processes"]), (task, found)
+        assert found["unlisted"] == 0 and found["seconds"] < 60
+    assert left(client, "fails:0") is None
+    assert client.kill()["survivors"] == []
+
+
+@pytest.mark.parametrize("name", FAILED)
+def test_what_fails_in_the_background_at_once_is_seen(client: Client, name: str) -> None:
+    """The status of what nobody waits for comes to the agent. Each has an agent of its own: of a
+    process that lived between two looks it is known only then whose it was."""
+    argv, status = FAILED[name]
+    each = failure(client, name, argv)
+    if status == -9:
+        assert each["signal"] == "KILL" and "sh" in each["command"], each
+    else:
+        assert each["exit_code"] == status or status is None, each
+        assert each["exit_code"] != 0
+    assert each["forked"] is (name in ("not-found", "no-directory", "forks")), each
+    assert client.kill()["survivors"] == []
+
+
+def test_a_daemon_without_a_mark_is_its_tasks_where_no_other_can_have_started_it(
+    client: Client,
+) -> None:
+    """An empty environment and a session of its own leave neither tag nor descent."""
+    client.start("w:0", ["env", "-i", "setsid", "--fork", "sleep", "1000"])
+    found = left(client, "w:0")
+    assert [each["command"] for each in found["processes"]] == ["sleep 1000"]
+
+
+@pytest.mark.parametrize("grace", [0.0, 5.0])
+def test_what_a_kill_ends_was_not_left(client: Client, grace: float) -> None:
+    """A task that catches TERM and ends with 0 while its children are still being ended."""
+    script = 'trap "exit 0" TERM; (trap "" TERM; sleep 1000) & echo up; while :; do sleep 0.1; done'
+    client.start("w:0", ["bash", "-c", script])
+    client.follow("w:0")
+    client.log_until(b"up")
+    assert client.kill(["w:0"], grace=min(grace, 1.0))["survivors"] == []
+    assert left(client, "w:0") is None
+
+
+def test_many_left_processes_are_counted_and_a_few_are_listed(client: Client) -> None:
+    """The frame stays small; those that work most come first."""
+    client.start("w:0", ["sh", "-c", "for i in 1 2 3 4 5 6 7 8; do sleep 1000 & done"])
+    found = left(client, "w:0")
+    assert len(found["processes"]) == wire.MOST_LEFT and found["unlisted"] == 8 - wire.MOST_LEFT

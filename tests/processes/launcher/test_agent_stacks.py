@@ -1,22 +1,39 @@
-"""Stacks of tasks as an agent takes them: real interpreters, shells, and what misbehaves."""
+"""Stacks of tasks, and runs whose tasks hang, are stopped or say nothing."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import jsonschema
+import pytest
+
 from launcher.agent import stack_taker, wire
 from launcher.hosts.frames import StacksAnswer
-from launcher.paths import installed_scripts
+from launcher.paths import installed_scripts, runs_home
+from launcher.run.stack_groups import schema
+from launcher.run.states import Hang, RunPhase
+from launcher.session import hang
+from launcher.session.client import RunClient
+from launcher.session.run_shell import RunShell
 from tests.support.agent_client import Client, sleepers
 from tests.support.budgets import variants
+from tests.support.cluster_texts import cluster_text, one_task
+from tests.support.command import Up, run, write
 from tests.support.patience import PATIENCE, wait_until
+from tests.support.scenario import ready
+from tests.support.silent import silent_ranks, silent_ranks_below_launchers
 from tests.testbed import proc
+from tests.testbed.launcher_thread import LauncherThread
 
 HOOK = {"PYTHONPATH": f"{installed_scripts()}/stacks"}
 READY = "import os, signal, sys, time\nsignal.signal(signal.SIGTERM, signal.SIG_DFL)\n"
@@ -408,3 +425,381 @@ def test_interpreters_and_the_agent_speak_of_the_same_signal_and_numbers() -> No
     assert f"_NUMBERS = {stack_taker.NUMBERS}" in text
     assert "SIGRTMAX - 7" in text and signal.SIGRTMAX - 7 == stack_taker.SIGNAL
     assert "tfmux-stacks" in text and sys.platform == "linux"
+
+
+PROGRAM = """
+import os, sys, time
+def never():
+    time.sleep(1000)
+def others():
+    time.sleep(1000)
+print("begins", flush=True)
+if sys.argv[1] == sys.argv[2]:
+    never()
+if sys.argv[3:] == ["end"]:
+    while not os.path.exists("go"):
+        time.sleep(0.05)
+    sys.exit(0)
+for step in range(5) if sys.argv[3:] == ["steps"] else ():
+    print("step", step, "loss", 1, flush=True)
+    time.sleep(0.1)
+print("ends", flush=True)
+others()
+"""
+
+
+STEPS = """
+import time
+for step in range(10_000):
+    print(f"step {step} loss 0.5", flush=True)
+    time.sleep(0.2)
+"""
+"""A program that serves nobody."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "hangs.py").write_text(PROGRAM)
+    return tmp_path
+
+
+def hangs_hang(up: Up) -> dict[str, str]:
+    """Where the tasks stood, as the record of the run has it; the file has all stacks."""
+    event = up.wait_for(lambda e: e["event"] == "run" and "hang" in e, "a look at the run")
+    found: dict[str, str] = event["hang"]
+    file = runs_home() / up.run_id / found["file"]
+    wait_until(file.exists, "the file is written")
+    made = json.loads(file.read_text())
+    jsonschema.validate(made, schema())
+    assert made["time"] == found["time"] and made["groups"]
+    return found
+
+
+def test_one_that_does_not_become_ready_in_time(folder: Path) -> None:
+    """Looked at before it is called so, and told below the failure."""
+    text = """
+name = "late"
+[jobs.worker]
+tasks = ["localhost:auto", "localhost:auto"]
+command = ["{python}", "hangs.py", "{index}", "1"]
+ready = { log = "ends" }
+[run]
+grace = 1
+[start]
+timeout = 16
+order = [["worker"]]
+"""
+    with Up("up", str(write(folder, text)), "--json") as up:
+        found = hangs_hang(up)
+        assert found["reason"] == "not-ready" and found["file"] == "stacks-not-ready.json"
+        assert found["text"].startswith("worker:1 is in never hangs.py:4")
+        assert found["text"].endswith("; 1 other waits in others hangs.py:6")
+        assert up.wait() == 1
+        notes = [event["note"] for event in up.of("note")]
+        where = "worker:1 on localhost is in never hangs.py:4"
+        assert any(note.startswith(f"worker:1 not ready yet: {where}") for note in notes)
+        assert "  ◂ worker:1 is in never" in up.said
+        assert up.said.splitlines()[-1] and f"cause: {where}" in up.said
+        assert len([e for e in up.of("run") if "hang" in e and e["state"] == "starting"]) == 1
+
+
+def test_one_that_makes_steps_and_never_listens(folder: Path) -> None:
+    """Given a task that makes steps, and does not open the port that its file asks for, when it is
+    not ready in time, then nobody says that it hangs: the failure says what it lacks, and which
+    setting that is about."""
+    (folder / "steps.py").write_text(STEPS)
+    text = """
+name = "steps"
+[jobs.worker]
+tasks = ["localhost:auto", "localhost:auto"]
+command = ["{python}", "steps.py"]
+ready = "listening"
+[run]
+grace = 1
+[start]
+timeout = 12
+"""
+    with Up("up", str(write(folder, text)), "--json") as up:
+        assert up.wait() == 1
+        assert not [event for event in up.of("run") if event.get("verdict")]
+        assert "first failure: worker:0 on localhost: not ready after 12 s: it does not" in up.said
+        assert "has made no step" not in up.said
+
+
+def test_one_that_hangs_at_the_end(folder: Path) -> None:
+    """Looked at before it is ended for its silence."""
+    text = """
+name = "end"
+[jobs.worker]
+tasks = ["localhost:auto", "localhost:auto"]
+command = ["{python}", "hangs.py", "{index}", "1", "end"]
+ready = "started"
+[run]
+grace = 1
+finish_timeout = 4
+"""
+    with Up("up", str(write(folder, text)), "--json") as up:
+        assert up.log("worker:1", "begins")
+        (folder / "go").touch()
+        found = hangs_hang(up)
+        assert found["reason"] == "at-end"
+        assert found["text"].startswith("worker:1 is in never hangs.py:4")
+        assert up.wait() == 1
+        assert "hangs at its end" in up.said and "all stacks: stacks-at-end.json" in up.said
+        kept = run("stacks", up.run_id)
+        assert kept.returncode == 2 and "stacks-at-end.json" in kept.stderr
+        assert f"{up.run_id} has ended" in kept.stderr and "attach" not in kept.stderr
+
+
+SERVES = """
+import os, socketserver, sys, time
+if sys.argv[1] == "1":
+    server = socketserver.TCPServer(("localhost", 0), socketserver.BaseRequestHandler)
+    print("serves", flush=True)
+    server.serve_forever()
+while not os.path.exists("go"):
+    time.sleep(0.05)
+"""
+
+
+def test_one_that_serves_until_it_is_ended(tmp_path: Path) -> None:
+    """Its work is to answer others: when the run has what it wants, nobody says that it hangs."""
+    (tmp_path / "serves.py").write_text(SERVES)
+    text = """
+name = "serves"
+[jobs.local]
+tasks = ["localhost:auto", "localhost:auto"]
+command = ["{python}", "serves.py", "{index}"]
+ready = "started"
+[run]
+grace = 1
+finish_timeout = 8
+"""
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        assert up.log("local:1", "serves")
+        (tmp_path / "go").touch()
+        assert up.wait() == 0, up.transcript()
+        assert not [event for event in up.of("run") if event.get("hang")]
+        (end,) = (task for task in up.of("task") if task["state"] == "stopped")
+        assert end["task"] == "local:1" and "hangs" not in up.said
+
+
+WAITS = """
+import sys, time
+print("begins", flush=True)
+while sys.argv[1] == "1":
+    print("I0000 00:00:1.2 3 master.cc:278] CreateSession still waiting for response from worker: "
+          "/job:worker/replica:0/task:0", flush=True)
+    time.sleep(0.2)
+"""
+
+
+def test_one_that_waits_for_one_that_has_ended(tmp_path: Path) -> None:
+    """What it repeats is no output; the failure names the task that is waited for."""
+    (tmp_path / "waits.py").write_text(WAITS)
+    text = """
+name = "waits"
+[jobs.worker]
+tasks = ["localhost:auto", "localhost:auto"]
+command = ["{python}", "waits.py", "{index}"]
+ready = "started"
+[run]
+grace = 1
+finish_timeout = 5
+"""
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        assert up.wait() == 1
+        reason = re.search(r"worker:1 .*: hangs at its end: (.*)", up.said)
+        assert reason, up.said
+        waited = r"for \d+ s it has only waited for worker:0, which had ended .* before"
+        assert re.match(waited, reason[1]), up.said
+
+
+def test_one_that_stalls(folder: Path) -> None:
+    """Told to the hook, with the file; a run without a hook is looked at, too."""
+    teller = "import pathlib, sys; pathlib.Path('told').write_text(sys.stdin.read())"
+    text = f"""
+name = "stalls"
+[hooks]
+on_stall = ["{sys.executable}", "-c", {json.dumps(teller)}]
+[jobs.worker]
+tasks = ["localhost:auto"]
+command = ["{{python}}", "hangs.py", "{{index}}", "1", "steps"]
+ready = "started"
+[run]
+grace = 1
+"""
+    with Up("up", str(write(folder, text)), "--json") as up:
+        found = hangs_hang(up)
+        assert found["reason"] == "stalled"
+        assert re.match(r"worker:0 is in others hangs.py:6 for \d\d", found["text"]), found
+        wait_until((folder / "told").exists, "the hook has run")
+        wait_until(lambda: (folder / "told").read_text(), "and was told")
+        told = json.loads((folder / "told").read_text())
+        assert told["hang"] == found and told["folder"] == str(runs_home() / up.run_id)
+        since = up.of("task")[-1]["stalled_since"]
+        assert [one["stalled_since"] for one in told["stalled"]] == [since]
+        listed = run("ps", "--json")
+        (active,) = [one for one in json.loads(listed.stdout) if one["run"] == up.run_id]
+        assert (active["stalled"], active["stalled_since"]) == (1, since)
+        assert re.search(r"1 task has stalled, for \d\d s", run("ps").stderr)
+        up.press_ctrl_c()
+        assert up.wait() == 130
+
+
+IN_EXIT = """
+import atexit, os, sys, threading, time, traceback
+
+def save():
+    time.sleep(1000)
+
+how, rank = sys.argv[1], int(os.environ["RANK"])
+print("step 1 loss 0.5", flush=True)
+if rank == 0:  # prints a traceback, and goes on
+    try:
+        raise KeyError("skipped sample")
+    except KeyError:
+        traceback.print_exc()
+    time.sleep(1000)
+if rank == 1:
+    if how == "thread":
+        threading.Thread(target=save).start()
+    else:
+        atexit.register(save)
+    raise ValueError("bad sample in shard 17")
+while True:  # goes on without the others
+    print("works", flush=True)
+    time.sleep(0.2)
+"""
+
+
+@variants("how", ["thread", "atexit"], test=1)
+def test_one_that_has_raised_and_hangs_in_its_exit(tmp_path: Path, how: str) -> None:
+    """Given a task that has printed its traceback and does not come to its end, a second one that
+    prints a traceback and goes on, and a third one that works, then the first one is named at
+    once, and the run ends for its exception when it has been silent for `finish_timeout`."""
+    (tmp_path / "exit.py").write_text(IN_EXIT)
+    text = cluster_text(
+        {"worker": 3},
+        command=["{python}", "exit.py", how],
+        framework="torch",
+        success="all",
+        finish_timeout=12,
+        grace=1,
+        start={"order": [["worker"]], "ready": {"worker": "started"}},
+    )
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        event = up.wait_for(lambda e: e["event"] == "run" and "verdict" in e, "a verdict")
+        verdict = event["verdict"]
+        assert (verdict["tasks"], verdict["kind"]) == (["worker:1"], "raised"), verdict
+        assert event["state"] == "running" and verdict["sure"], event
+        raised = "raised ValueError: bad sample in shard 17"
+        assert verdict["text"] == (
+            f"worker:1 on localhost {raised} (exit.py:20), and hangs in its exit"
+        )
+        assert up.wait() == 1, up.transcript()
+        end = up.of("run")[-1]
+        assert end["first_failure"]["task"] == "worker:1"
+        assert f"{raised}, and hangs in its exit" in end["first_failure"]["how"]
+        assert (end["verdict"]["tasks"], end["verdict"]["kind"]) == (["worker:1"], "raised")
+
+
+@contextmanager
+def launched(
+    folder: Path,
+    how: str,
+    monkeypatch: pytest.MonkeyPatch,
+    ranks: Callable[..., str] = silent_ranks,
+) -> Iterator[tuple[RunClient, RunShell]]:
+    """The run, looked at as if minutes were seconds, from when all ranks are where they stay."""
+    monkeypatch.setattr(hang, "_QUIET_TICKS", ())
+    monkeypatch.setattr(hang, "_QUIET_LOOK", 1.0)
+    from launcher.cluster.read import load
+
+    file = write(folder, ranks(folder, how))
+    thread = LauncherThread()
+    client = RunClient.launch(load(file, for_launch=True), file.read_text(), process=thread)
+    client.await_state()
+    try:
+        wait_until(
+            lambda: all(task.last_output for task in client.snapshot().tasks), "all have begun"
+        )
+        monkeypatch.setattr(hang, "_QUIET_TICKS", range(3, 1000))
+        yield client, thread.shell
+    finally:
+        client.kill_all()
+        assert client.wait(PATIENCE)
+
+
+def judges(shell: RunShell) -> bool:
+    return any(work.get_name() == "hang" for work in list(shell._work))
+
+
+def test_a_rank_that_does_nothing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given four silent ranks, when three wait in a framework for one that sleeps, then the run's
+    record names that one for sure, in time; no task has stalled, and nothing is ended."""
+    with launched(tmp_path, "sleeps", monkeypatch) as (client, _):
+        wait_until(lambda: client.snapshot().verdict, "a verdict")
+        snapshot = client.snapshot()
+        verdict, found = snapshot.verdict, snapshot.hang
+        assert verdict is not None and [str(one) for one in verdict.tasks] == ["worker:2"]
+        assert verdict.sure and "is in next_batch" in verdict.text
+        assert found is not None and found.reason is Hang.SILENT
+        assert not snapshot.stalled and snapshot.state is RunPhase.RUNNING
+        file = client.folder.path / found.file
+        wait_until(file.exists, "all stacks are kept")
+
+
+@pytest.mark.parametrize("how", ["sleeps", "stopped"])
+def test_a_rank_below_a_launcher_of_ranks_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Given two tasks that have started two ranks each, as torchrun does, when three ranks wait for
+    the third, then that rank is named, and its task, for sure."""
+    below = silent_ranks_below_launchers
+    with launched(tmp_path, how, monkeypatch, below) as (client, _):
+        wait_until(lambda: client.snapshot().verdict, "a verdict")
+        verdict = client.snapshot().verdict
+        assert verdict is not None and [str(one) for one in verdict.tasks] == ["worker:1"]
+        assert verdict.text.startswith("rank 2 of worker:1 on localhost is ") and verdict.sure
+        assert "3 others wait in all_reduce" in verdict.text
+
+
+@variants("how", ["all wait", "serves", "works"], test=1)
+def test_a_quiet_run_that_is_well_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Given four silent ranks, when all wait in a framework as a long step has it, or for requests,
+    or for one that works, then a look at them leaves no trace."""
+    with launched(tmp_path, how, monkeypatch) as (client, shell):
+        looks = 2 if how == "works" else 1
+        wait_until(lambda: len(shell.parts.stacks.looks) >= looks, "it was looked at")
+        wait_until(lambda: not judges(shell), "it was judged")
+        snapshot = client.snapshot()
+        assert (snapshot.verdict, snapshot.hang, snapshot.stalled) == (None, None, ())
+
+
+TRAINS = "import time; print('trains', flush=True); time.sleep(1000)"
+
+
+def test_a_stopped_task_is_named_until_it_goes_on(tmp_path: Path) -> None:
+    """Given a task that trains, when somebody stops its process, then its record says `stopped` and
+    since when; when it goes on, neither."""
+    text = one_task(TRAINS, ready={"log": "trains"})
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        ready(up, "worker:0")
+        pid = next(event["pid"] for event in up.of("task") if event.get("pid"))
+        os.kill(pid, signal.SIGSTOP)
+        found = up.wait_for(lambda event: event.get("halted") == "stopped", "it is stopped")
+        assert found["task"] == "worker:0" and found["halted_since"] is not None
+        os.kill(pid, signal.SIGCONT)
+        up.wait_for(
+            lambda event: (
+                event.get("event") == "task"
+                and not event.get("halted")
+                and event["time"] > found["time"]
+            ),
+            "it goes on",
+        )
+        up.press_ctrl_c()
+        assert up.wait() == 130

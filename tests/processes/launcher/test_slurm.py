@@ -1,18 +1,140 @@
-"""Answers of Slurm as they come, and as no Slurm would give them; the script, and the table."""
+"""Requests to Slurm and other schedulers, shown before they are made."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
+from argparse import Namespace
 from pathlib import Path
 
+import jsonschema
 import pytest
 
+from launcher.cluster.read import loads
 from launcher.hosts.frames import Rules
+from launcher.plan.planner import make_plan
+from launcher.preflight import report_schema
 from launcher.slurm.login import LocalCommands, NoAnswerError, SlurmError
-from launcher.slurm.script import batch_script
+from launcher.slurm.script import batch_script, request_of
+from tests.support.budgets import variants
+from tests.support.cluster_texts import SALLOC, UNLISTED_HOSTS
 from tests.support.cluster_texts import cluster_on_slurm as cluster
+from tests.support.command import run, write
+from tui.commands.hosts_from import read_cluster
+from tui.commands.plan import output_schema
+from tui.format import request_text
+
+FILE = """
+name = "s"
+[slurm]
+nodes = 2
+time = "04:00:00"
+partition = "gpu"
+options = ["--account=proj 42"]
+[jobs.worker]
+tasks = ["node0:auto", "node1:auto"]
+[run]
+command = ["train"]
+env_from = ["TOKEN"]
+"""
+ASKS = re.compile(
+    r"asks for nodes by: sbatch '--account=proj 42' --parsable --job-name=tfmux-(?P<run>\S+) "
+    r"--nodes=2 (?P<more>.*), which reads this batch script:\n"
+)
+
+
+@pytest.fixture
+def secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable that no output may have."""
+    monkeypatch.setenv("TOKEN", "hunter2")
+
+
+@pytest.mark.usefixtures("secret")
+def test_the_plan_has_the_script_word_for_word(tmp_path: Path) -> None:
+    """With --json it is what sbatch would read but for the run's id, and a shell reads it; the
+    text has no line that nobody reads. No secret is in either."""
+    file = write(tmp_path, FILE)
+    done = run("plan", str(file))
+    assert done.returncode == 0, done.stderr
+    asks = ASKS.search(done.stdout)
+    assert asks is not None and done.stdout.startswith("stage 1: worker:0\n")
+    assert max(map(len, done.stdout.splitlines())) < 1000
+    said = run("plan", str(file), "--json")
+    assert "hunter2" not in done.stdout + said.stdout
+    answer = json.loads(said.stdout)
+    jsonschema.validate(answer, output_schema())
+    request = answer["slurm"]
+    assert request["argv"][:3] == ["sbatch", "--account=proj 42", "--parsable"]
+    assert request["login"] == ""
+    cluster = loads(FILE, "x", tmp_path)
+    expected = request_of(cluster, make_plan(cluster, asks["run"]))
+    assert expected is not None
+    assert done.stdout[asks.end() :] == request_text(expected).partition("\n")[2]
+    assert subprocess.run(["sh", "-n"], input=request["script"], text=True).returncode == 0
+    (name,) = [word for word in request["argv"] if word.startswith("--job-name=tfmux-")]
+    same = request_of(cluster, make_plan(cluster, name.removeprefix("--job-name=tfmux-")))
+    assert same is not None and request["script"] == same.script
+    assert expected.argv[5:] == tuple(asks["more"].split())
+    assert "slurm" not in json.loads(run("plan", str(write(tmp_path, LOCAL)), "--json").stdout)
+
+
+LOCAL = '[jobs.w]\ntasks = ["localhost:auto"]\ncommand = ["x"]\n'
+
+
+@pytest.mark.usefixtures("secret")
+def test_the_check_shows_the_script_whatever_slurm_says(tmp_path: Path) -> None:
+    """Here there is no Slurm to ask, or one that knows no partition gpu."""
+    file = write(tmp_path, FILE.replace('"gpu"', '"no-such-partition"'))
+    done = run("check", str(file))
+    assert done.returncode == 3
+    asks = ASKS.search(done.stdout)
+    assert asks is not None and "--partition=no-such-partition " in asks["more"]
+    assert done.stdout.rstrip().splitlines()[-1].startswith("✗ a launch would fail")
+    said = run("check", str(file), "--json")
+    answer = json.loads(said.stdout)
+    jsonschema.validate(answer, report_schema())
+    assert "--nodes=2" in answer["slurm"]["argv"]
+    assert "hunter2" not in done.stdout + said.stdout
+
+
+@pytest.mark.usefixtures("secret")
+def test_the_program_of_the_agents_is_cut() -> None:
+    """One line of tens of thousands of characters; all others are whole."""
+    cluster = loads(FILE, "x", Path("/srv"))
+    request = request_of(cluster, make_plan(cluster, "s-1"))
+    assert request is not None
+    whole, cut = request.script.splitlines(), request_text(request).splitlines()[1:]
+    changed = [(a, b) for a, b in zip(whole, cut, strict=True) if a != b]
+    assert len(changed) == 1 and len(changed[0][0]) > 10_000
+    assert re.fullmatch(r"agent='\S{33}… \([\d,]+ characters; whole with --json\)", changed[0][1])
+
+
+@pytest.mark.usefixtures("secret")
+@variants(
+    ("old", "new", "said"),
+    [
+        ("[jobs", '[hosts.tf1]\nssh = "tf1"\n[jobs', "the hosts come from Slurm, as node0"),
+        ("node1:auto", "node2:auto", "Slurm gives node0 … node1: use one of them, or ask for more"),
+        ('time = "04:00:00"', "", "the time limit is missing"),
+        ('time = "04:00:00"', 'time = "soon"', "write a time in quotes"),
+        ("nodes = 2", "nodes = 0", "nodes"),
+        ('partition = "gpu"', 'job = "1"', "nothing is asked of Slurm with job"),
+        ('partition = "gpu"', 'job = "x; true"', "write the id of a job"),
+    ],
+    test=1,
+)
+def test_files_that_contradict_themselves_start_nothing(
+    tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    """Exit 2, from `up` and from `check`, before Slurm is asked."""
+    file = write(tmp_path, FILE.replace(old, new))
+    for words in (("up", str(file), "--headless"), ("check", str(file))):
+        done = run(*words)
+        assert done.returncode == 2 and said in done.stderr, (words, done.stdout, done.stderr)
+
 
 RULES = Rules(lease=60.0, grace=5.0, on_disconnect="stop")
 
@@ -59,3 +181,23 @@ def test_the_script_is_a_shell_script_without_secrets() -> None:
     assert subprocess.run(["sh", "-n"], input=script, text=True).returncode == 0
     assert "'/opt/x y/python'" in script
     assert len(script) < 200_000
+
+
+def test_a_file_with_a_byte_order_mark_gets_its_hosts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a list, and in the shell of a Slurm job."""
+    on_slurm = UNLISTED_HOSTS + '[slurm]\nnodes = 2\ntime = "1"\n'
+    for name, text in (("listed", UNLISTED_HOSTS), ("slurm", on_slurm)):
+        (tmp_path / name).write_text("\ufeff" + text, encoding="utf-8")
+    (tmp_path / "hosts").write_text("tf1\ntf2\n")
+    listed, hosts = tmp_path / "listed", tmp_path / "hosts"
+    asked = Namespace(file=listed, hosts_from="hostfile", hostfile=hosts)
+    assert set(read_cluster(asked)[0].hosts) >= {"node0", "node1"}
+    (tmp_path / "scontrol").write_text("#!/bin/sh\nprintf 'n1\\nn2\\n'\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for variable, value in SALLOC.items():
+        monkeypatch.setenv(variable, value)
+    cluster, _ = read_cluster(Namespace(file=tmp_path / "slurm"))
+    assert cluster.slurm is not None and cluster.slurm.job == "8123"

@@ -1,11 +1,18 @@
-"""Frames: whole, cut, too long, of the wrong kind, or no frames at all."""
+"""Bytes between launcher and agent, and records in the stream of a run."""
 
 from __future__ import annotations
 
 import json
+import os
 import socket
 import struct
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +20,26 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from launcher.agent import wire
+from launcher.agent.processes import ProcessTracker
 from launcher.agent.wire import RawFrame, WireError
+from launcher.cluster.read import loads
+from launcher.ids import TaskId
+from launcher.run.snapshot import Metric, RunView, TaskView
+from launcher.run.states import Outcome, RunPhase, TaskState
+from launcher.run.views import Views
+from launcher.session.client import RunClient
+from launcher.session.launcher_link import attach_order
+from launcher.session.run_list import read_run
+from launcher.session.run_shell import RunShell
+from launcher.session.stored import FinishedRun, StoredRun
+from launcher.store.runs import RunFolder
+from launcher.store.stream import encode, read_end, read_stream
 from tests.support.agent_client import Client, answer_to, asked, decode, hello, raw_channel, talk
 from tests.support.budgets import examples
-from tests.support.patience import PATIENCE
+from tests.support.cluster_texts import cluster_text
+from tests.support.patience import PATIENCE, wait_until
+from tests.support.streams import check_stream
+from tests.testbed.launcher_thread import LauncherThread
 
 KINDS = sorted(wire.NAMES)
 JSON: st.SearchStrategy[Any] = st.recursive(
@@ -194,3 +217,160 @@ def test_a_body_that_is_too_long_is_refused_by_its_sender() -> None:
     """The other side would end the connection."""
     with pytest.raises(WireError, match="NOTE of 4194315 bytes"):
         wire.encode(wire.NOTE, {"text": "x" * wire.MAX_BODY})
+
+
+CLUSTER = cluster_text(
+    {"worker": 2},
+    "kept",
+    command=["sh", "-c", "echo 'step 7 loss 0.5'; sleep 1000"],
+    workdir="",
+    grace=1,
+    start={"ready": {"worker": "started"}},
+)
+
+
+def tells(folder: RunFolder, shell: RunShell) -> bool:
+    """Whoever folds the stream has the launcher's own views, but for figures."""
+    kept, views = read_stream(folder.events, folder.run_id).views, shell.data
+    return (
+        [without_figures(view) for view in kept.tasks.values()]
+        == [without_figures(view) for view in views.tasks.values()]
+        and [replace(host, **BLANK) for host in kept.hosts.values()]
+        == [replace(host, **BLANK) for host in views.hosts.values()]
+        and replace(kept.run, waiting="") == replace(views.run, waiting="")
+        and (kept.notes, kept.receipt, kept.facts) == (views.notes, views.receipt, views.facts)
+    )
+
+
+BLANK: dict[str, Any] = {
+    "last_heard": None,
+    "cpu": None,
+    "memory_used": None,
+    "memory_total": None,
+    "gpus": (),
+    "gpu_problem": "",
+    "usage": {},
+}
+
+
+def without_figures(view: TaskView) -> TaskView:
+    """What is recorded of a task at once."""
+    return replace(view, step=None, loss=None, rate=None, metrics={}, last_output=None, log_size=0)
+
+
+def launched() -> tuple[RunClient, RunShell]:
+    """A run, and its launcher's shell."""
+    thread = LauncherThread()
+    client = RunClient.launch(loads(CLUSTER, "kept.toml", Path("/")), CLUSTER, process=thread)
+    client.await_state(PATIENCE)
+    return client, thread.shell
+
+
+def test_the_stream_gives_the_run_back() -> None:
+    """While it runs and at its end; a list needs only the last record."""
+    client, shell = launched()
+    folder = client.folder
+    tasks = [view.id for view in client.snapshot().tasks]
+    wait_until(lambda: client.snapshot().step == 7 and running(client), "all tasks run")
+    wait_until(lambda: tells(folder, shell), "the stream tells it")
+    stored = StoredRun(folder)
+    assert not stored.damage and not stored.over
+    assert stored.snapshot().step == 7 and read_end(folder.events, folder.run_id) is None
+    client.kill_all()
+    assert client.wait(PATIENCE)
+    assert tells(folder, shell)
+    check_stream(folder)
+    told = read_run(folder)
+    seen = told.summary
+    assert (seen.outcome, seen.exit_code, seen.step) == (Outcome.KILLED, 130, 7)
+    assert told.over and read_end(folder.events, folder.run_id) is not None
+    past = FinishedRun(StoredRun(folder))
+    assert past.snapshot().state is RunPhase.ENDED
+    assert list(past.series(tasks[0]).points.losses) == [0.5]
+
+
+def running(client: RunClient) -> bool:
+    """All its tasks have told metrics."""
+    return all(view.state is TaskState.RUNNING for view in client.snapshot().tasks)
+
+
+def test_a_launcher_that_takes_up_a_run_writes_on_in_its_stream() -> None:
+    """From the views that it has read."""
+    first, shell = launched()
+    wait_until(lambda: running(first), "all tasks run")
+    wait_until(lambda: tells(first.folder, shell), "the stream tells it")
+    thread = LauncherThread()
+    link = thread.order(attach_order(first.folder, "nothing"))
+    second = RunClient(first.folder, Views.of(first.snapshot()), link)
+    assert first.wait(PATIENCE) and first.snapshot().outcome is Outcome.TAKEN_OVER
+    wait_until(lambda: running(second), "the second one has it")
+    second.kill_all()
+    assert second.wait(PATIENCE)
+    assert tells(first.folder, thread.shell)
+    check_stream(first.folder)
+    assert StoredRun(first.folder).over and read_run(first.folder).summary.exit_code == 130
+
+
+def test_a_client_that_shows_no_curves_keeps_no_points(tmp_path: Path) -> None:
+    """Metrics are read when somebody asks for them, and then all that were written."""
+    task = TaskId("worker", 0)
+    rows = [Metric(task, "h", {"loss": 1.0}, time=1.0 + number) for number in range(100)]
+    folder = RunFolder(tmp_path)
+    folder.metrics.write_bytes(b"".join(map(encode, rows)))
+    now = Views(RunView(folder.run_id, "r", RunPhase.RUNNING, 0.0))
+    client = RunClient(folder, now, None)
+    seen = threading.Event()
+    client.subscribe(lambda _: seen.set())
+    assert seen.wait(PATIENCE)  # it finds no launcher, and goes on
+    assert not client._metrics.latest
+    deadline = time.monotonic() + PATIENCE
+    while len(client.series(TaskId("worker", 0))) < 100 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert len(client.series(TaskId("worker", 0))) == 100
+    client.close()
+    closed = RunClient(folder, now, None)
+    closed.close()
+    assert len(closed.series(TaskId("worker", 0))) == 100
+
+
+RUN_ID = "exec-20260101-000000-abcd"
+MARKS_BLANK = """\
+import ctypes
+fields = open("/proc/self/stat").read().rpartition(")")[2].split()
+begins, ends = map(int, (fields[45], fields[48]))
+whole = ctypes.string_at(begins, ends - begins)
+ctypes.memset(begins, 0, len(whole))
+print("blank", flush=True)
+input()
+ctypes.memmove(begins, whole, len(whole))
+print("whole", flush=True)
+input()
+"""
+"""Looks like a process that is in an exec, and then like one whose exec is done: its arguments and
+its environment lie one behind the other."""
+
+
+def test_a_process_seen_in_an_exec_belongs_to_its_task_at_the_next_look() -> None:
+    """Given a process of a run that shows neither arguments nor an environment, when it shows one
+    at a later look, then it belongs to the task that is named there."""
+    tracker = ProcessTracker(RUN_ID)
+    environ = {**os.environ, "TFMUX_TASK": f"{RUN_ID}/worker:0/1;"}
+    argv = [sys.executable, "-c", MARKS_BLANK]
+    with subprocess.Popen(
+        argv,
+        env=environ,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            assert process.stdout.readline() == "blank\n"
+            tracker.scan()
+            process.stdin.write("\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "whole\n"
+            assert tracker.scan()[process.pid][1] == "worker:0"
+        finally:
+            process.kill()
