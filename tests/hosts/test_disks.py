@@ -1,7 +1,9 @@
-"""Full disks, here and there: neither tasks nor launcher stop, and it is said."""
+"""Full disks, disks of one's own, and directories that hosts have already."""
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +12,15 @@ import pytest
 
 from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
+from tests.support.budgets import variants
+from tests.support.cluster_texts import cluster_text
+from tests.support.command import Up, run, write
+from tests.support.host_tasks import FOLDER, TwoHosts
+from tests.support.paths import REPOSITORY
 from tests.support.patience import wait_until
+from tests.support.ports import free_ports
 from tests.support.scenario import FaultScenario, confirmed, last_states, notes, ready
+from tests.testbed.namespaces import Testbed
 
 FAST = {"PACE": "0.0005"}
 
@@ -150,3 +159,211 @@ def test_a_log_at_its_limit_is_cut_and_said(scenario: FaultScenario) -> None:
             assert any(f"the log of {task}: it has reached its log_limit" in n for n in notes(up))
             assert any(f"{task}:" in n and "(log_limit)" in n for n in notes(up))
     scenario.wait_dead(up.run_id)
+
+
+EXAMPLES = REPOSITORY / "docs/examples/tf1"
+PROGRAMS = [EXAMPLES / "mnist_async.py", EXAMPLES / "mnist_inference.py"]
+FIRST, SECOND = 60, 100
+"""Steps of the first training, and of the second one, which begins where the first has ended."""
+
+
+@pytest.fixture(scope="module")
+def two(shared_testbed: Testbed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoHosts]:
+    """Two hosts that have imported TensorFlow once for all tests."""
+    logs = tmp_path_factory.mktemp("logs")
+    with TwoHosts(shared_testbed["tf1"], shared_testbed["tf2"], logs, *PROGRAMS) as hosts:
+        yield hosts
+
+
+def train(two: TwoHosts, mode: str, steps: str, logdir: str) -> str:
+    """Train with a ps on the first host and a chief on the second; return what the chief says."""
+    ports = iter(free_ports(3))
+    jobs = {"ps": f"tf1:{next(ports)}", "worker": f"tf2:{next(ports)}"}
+    if mode == "ps-strategy":
+        jobs["chief"] = f"tf2:{next(ports)}"
+    words = [*mode.split(), *(f"--{job}_hosts={place}" for job, place in jobs.items())]
+    words += [steps, logdir]
+    words.append("--task_id=0" if "mnist_async.py" in words else "--task_index=0")
+    started = {
+        job: two.start(two.ps if job == "ps" else two.workers, *words, f"--job_name={job}")
+        for job in jobs
+    }
+    chief = started.pop([*jobs][-1])
+    texts = [chief.wait(), chief.text, *(task.text for task in started.values())]
+    assert texts[0] == 0, texts
+    two.end([*started.values()])
+    return chief.text
+
+
+@pytest.mark.parametrize(
+    "mode",
+    [
+        "async",
+        "classic",
+        *(
+            pytest.param(mode, marks=pytest.mark.soak)
+            for mode in (
+                "async --fetch-every=4 --push-every=4",
+                "sync",
+                "in-graph",
+                "ps-strategy",
+                "classic --sync",
+            )
+        ),
+    ],
+)
+def test_a_mode_saves_where_the_chief_is(two: TwoHosts, mode: str) -> None:
+    """The ps's disk stays empty; the second training makes the steps that are missing."""
+    place = f"{FOLDER}/logs/{re.sub('[^a-z]', '', mode)}"
+    train(two, mode, f"--steps={FIRST}", f"--logdir={place}")
+    assert {"checkpoint", f"model.ckpt-{FIRST}.index"} <= two.workers.files(place)
+    again = train(two, mode, f"--steps={SECOND}", f"--logdir={place}")
+    if not mode.startswith("classic"):
+        assert f"restored step {FIRST} from {place}/model.ckpt-{FIRST}" in again
+    done = re.search(r"Done: (\d+) training steps", again)
+    assert done is not None and int(done[1]) < FIRST, again
+    assert f"model.ckpt-{SECOND}.index" in two.workers.files(place)
+    assert not two.ps.files(place)
+
+
+@pytest.mark.parametrize(
+    ("place", "sync"),
+    [
+        ("logs-here", ""),
+        pytest.param(f"{FOLDER}/logs/elsewhere", " --sync", marks=pytest.mark.soak),
+    ],
+)
+def test_a_program_of_tensorflow_1_saves_where_the_chief_is(
+    two: TwoHosts, place: str, sync: str
+) -> None:
+    """`MonitoredTrainingSession(checkpoint_dir=…)` as it stands, relative and absolute: its first
+    line of the second training is of steps behind the first one's."""
+    folder = f"{FOLDER}/{place}" if place[0] != "/" else place
+    mode = f"tf1 mnist_async.py{sync}"
+    train(two, mode, f"--training_steps={FIRST}", f"--log_dir={place}")
+    assert {"checkpoint", f"model.ckpt-{FIRST}.index"} <= two.workers.files(folder)
+    again = train(two, mode, f"--training_steps={SECOND}", f"--log_dir={place}")
+    first = re.search(r"After 20 training steps \((\d+) global steps\)", again)
+    assert first is not None and int(first[1]) > FIRST, again
+    assert not two.ps.files(folder)
+
+
+def on_hosts(testbed: Testbed, directory: str, *, command: list[str], more: str = "") -> str:
+    """A task on each of two hosts."""
+    return cluster_text(
+        {"worker": {"tasks": "tf1 tf2", "ready": "started"}},
+        "placed",
+        testbed.hosts_toml(),
+        command=command,
+        directory=directory,
+        success="all",
+        more=more,
+    )
+
+
+def test_tasks_start_where_the_code_is(testbed: Testbed, tmp_path: Path) -> None:
+    """Given a project in the home of each host, when a run with `directory` ends, then each task
+    has found its own host's files, nothing was copied, and all that is there has stayed."""
+    for host in (testbed["tf1"], testbed["tf2"]):
+        host.write(f"{host.account.home}/proj/train.sh", f"#!/bin/sh\necho {host.name}\n", 0o755)
+    (tmp_path / "unwanted").write_text("x")
+    script = "./train.sh; pwd; echo saved > model; echo {workdir}"
+    text = on_hosts(testbed, "~/proj", command=["sh", "-c", script])
+    file = write(tmp_path, text)
+    checked = run("check", str(file))
+    assert checked.returncode == 0, checked.stdout
+    with Up("up", str(file), "--json") as up:
+        assert up.wait() == 0, up.transcript()
+        for index, name in enumerate(("tf1", "tf2")):
+            home = testbed[name].account.home
+            assert up.log(f"worker:{index}", name)
+            said = [e["text"] for e in up.of("log") if e["task"] == f"worker:{index}"]
+            assert said.count(f"{home}/proj") == 2
+            kept = testbed[name].run(["ls", f"{home}/proj"]).stdout.split()
+            assert kept == [b"model", b"train.sh"]
+
+
+@pytest.mark.prove
+def test_what_is_in_the_way_is_told_by_check_and_launch(testbed: Testbed, tmp_path: Path) -> None:
+    """Given a directory that is missing on one host and a file on the other, or that the account
+    cannot enter, when `check` and `up` are called, then both end with 3 and say the same of each
+    host, and nothing is started."""
+    two = testbed["tf2"]
+    home = two.account.home
+    two.write(f"{home}/proj", "a file")
+    file = write(tmp_path, on_hosts(testbed, "~/proj", command=["./train.sh"]))
+    done = run("check", str(file))
+    said = " ".join(done.stdout.split())
+    missing = f"worker:0 cannot run on tf1: {testbed['tf1'].account.home}/proj: no such directory"
+    no_folder = f"worker:1 cannot run on tf2: {home}/proj is not a directory"
+    assert done.returncode == 3 and missing in said and no_folder in said, done.stdout
+    assert done.stdout.count("[directory-missing]") == 2
+    assert "[command-missing]" not in done.stdout and "[python-broken]" not in done.stdout
+    with Up("up", str(file), "--headless") as up:
+        assert up.wait() == 3
+    said = " ".join(up.said.split())
+    assert missing in said and no_folder in said and "nothing was started" in said, up.said
+
+
+@pytest.mark.prove
+def test_a_directory_of_a_job(testbed: Testbed, tmp_path: Path) -> None:
+    """Given a job with a directory of its own beside one that gets the copy of the workdir, when
+    the run ends, then each has started in its own place; a host with the first job alone gets no
+    copy."""
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/copied").touch()
+    one = testbed["tf1"]
+    one.run(["mkdir", "-p", "/tmp/have"])
+    one.write("/tmp/have/there", "")
+    text = cluster_text(
+        {
+            "chief": {"tasks": "tf2", "command": ["ls"]},
+            "worker": {"tasks": "tf1", "command": ["ls"], "directory": "/tmp/have"},
+        },
+        hosts=testbed.hosts_toml(),
+        workdir="work",
+        success="all",
+        start={"ready": {"chief": "started", "worker": "started"}},
+    )
+    file = write(tmp_path, text)
+    copies = json.loads(run("plan", str(file), "--json").stdout)["files"]
+    assert [each["host"] for each in copies] == ["tf2"]
+    with Up("up", str(file), "--json") as up:
+        assert up.wait() == 0, up.transcript()
+        assert up.log("chief:0", "copied") and up.log("worker:0", "there")
+
+
+@pytest.mark.prove
+def test_run_takes_a_directory(testbed: Testbed, tmp_path: Path, tfmux_home: Path) -> None:
+    """Given `tfmux run --directory`, when it runs on a host, then its task starts there; with
+    `--workdir`, or a path that is not whole, it is 2, and stderr says what to write."""
+    testbed.give_access(tfmux_home)
+    testbed["tf1"].run(["mkdir", "-p", "/tmp/have"])
+    words = ["--directory", "/tmp/have", "-H", "tf1", "--json", "--", "pwd"]
+    with Up("run", *words, cwd=tmp_path) as up:
+        assert up.wait() == 0, up.transcript()
+        assert up.log("worker:0", "/tmp/have")
+    for more, said in (
+        (["--directory", "/x", "--workdir", "."], "exclude each other"),
+        (["--directory", "proj"], 'write the whole path on the hosts, such as "~/proj"'),
+        (["--directory", "$HOME/x"], "no shell reads it"),
+    ):
+        with Up("run", *more, "-H", "tf1", "--headless", "--", "true", cwd=tmp_path) as up:
+            assert up.wait() == 2 and said in up.said, up.said
+
+
+@variants("command", ["up", "check"], test=1)
+def test_a_directory_of_this_machine(command: str, tmp_path: Path, tfmux_home: Path) -> None:
+    """Given tasks here and `directory`, when it is there, then they start in it; when not, it is 3,
+    with the path."""
+    text = cluster_text({"worker": 1}, command=["pwd"], directory="~/proj/{job}")
+    file = write(tmp_path, text)
+    words = [command, str(file), *(["--headless"] if command == "up" else [])]
+    done = run(*words)
+    assert done.returncode == 3, done.stdout
+    said = " ".join((done.stdout + done.stderr).split())
+    assert f"{tfmux_home}/proj/worker: no such directory" in said
+    (tfmux_home / "proj/worker").mkdir(parents=True)
+    done = run(*words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert command == "check" or f"{tfmux_home}/proj/worker" in done.stdout

@@ -1,19 +1,27 @@
-"""Kill-all at bad moments, and tasks that do everything not to die."""
+"""Kill-all at bad moments, and tasks that do everything not to die: nothing lives behind a receipt,
+survivors are named, and neighbours are spared."""
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
+
+import pytest
 
 from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
 from tests.support import command
-from tests.support.budgets import budget
-from tests.support.command import Up
+from tests.support.budgets import budget, variants
+from tests.support.command import Up, python_task
 from tests.support.patience import PATIENCE, wait_until
 from tests.support.scenario import FaultScenario, confirmed, last_states, lost, ready, receipt
-from tests.testbed import faults
+from tests.testbed import faults, proc
 
 
 def launched(scenario: FaultScenario, modes: str, run: str = "grace = 1", **env: str) -> Up:
@@ -156,3 +164,176 @@ def test_a_task_that_dies_before_it_listens_is_named(scenario: FaultScenario) ->
     assert all(text in up.said for text in ("ps:0 on tf1", "exit 7", "no such thing")), up.said
     assert not any(e["task"] != "ps:0" and e["state"] == "starting" for e in up.of("task"))
     wait_until(lambda: not scenario.left(up.run_id), "nothing is left")
+
+
+PLACES = {"ps": ["tf1"], "worker": ["tf3"]}
+
+
+@pytest.mark.prove
+def test_a_second_run_of_the_same_file_is_refused_by_name_and_hurts_nobody(
+    scenario: FaultScenario,
+) -> None:
+    """Given a run, when its file is launched again, then exit 3 names the run and tasks that hold
+    its ports; with other ports a second run goes on beside it, and a kill ends only its own."""
+    file = scenario.file(PLACES, run="lease = 600\ngrace = 1", modes={"worker": "daemon orphan"})
+    beside = command.write(
+        scenario.folder,
+        re.sub(r"(tf\d):(\d+)", lambda at: f"{at[1]}:{int(at[2]) + 50}", file.read_text()),
+        "beside.toml",
+    )
+    with scenario.up(file) as first:
+        ready(first, "ps:0", "worker:0")
+        second = command.run("up", str(file), "--json")
+        assert second.returncode == 3, second
+        assert f"of ps:0 of the run {first.run_id}" in second.stderr
+        assert f"of worker:0 of the run {first.run_id}" in second.stderr
+        with scenario.up(beside) as third:
+            ready(third, "ps:0", "worker:0")
+            listed = json.loads(command.run("ps", "--json").stdout)
+            assert {run["run"] for run in listed} == {first.run_id, third.run_id}
+            third.press_ctrl_c()
+            assert third.wait() == 130 and confirmed(third)
+            scenario.check_logs(third.run_id)
+        assert not any(e["state"] == "failed" for e in first.of("task"))
+        assert len(scenario.of("tf3", "worker:0")) >= 2
+        first.press_ctrl_c()
+        assert first.wait() == 130 and confirmed(first)
+        scenario.check_logs(first.run_id)
+    scenario.wait_dead()
+
+
+def test_kill_all_runs(scenario: FaultScenario) -> None:
+    """Given two runs without a launcher, when `tfmux kill --all` is called, then both are ended and
+    each has its receipt."""
+    ups = []
+    try:
+        for _ in range(2):
+            ups.append(scenario.up(scenario.file(PLACES, run='lease = 8\non_disconnect = "keep"')))
+        for up in ups:
+            ready(up, "ps:0", "worker:0")
+            up.kill_launcher()
+        done = command.run("kill", "--all")
+        assert done.returncode == 0, done
+        assert all(up.run_id in done.stdout for up in ups)
+        assert done.stdout.count("no process is left") == 2
+    finally:
+        for up in ups:
+            up.__exit__(None, None, None)
+    scenario.wait_dead()
+
+
+BECOMES_ROOT = """
+import socket, subprocess, sys, time
+words = ["/opt/asroot", "--reuid=0", "--regid=0", "--clear-groups", "sleep", "3005"]
+subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+server = socket.create_server(("", int(sys.argv[1])))
+time.sleep(3000)
+"""
+
+
+def test_a_survivor_is_named_and_stays_known(fresh_scenario: FaultScenario) -> None:
+    """Given an ordinary user's task whose child has become root, when the run is killed, then exit
+    4 and the receipt name that child, and so does `tfmux kill` until it is gone. Where root itself
+    logs in, the same child is ended."""
+    host = fresh_scenario.testbed["tf3"]
+    for each in (fresh_scenario.testbed["tf1"], host):
+        program = each.disk / "opt/asroot"
+        shutil.copy("/usr/bin/setpriv", program)
+        os.chown(program, 0, 0)
+        program.chmod(0o4755)
+    file = fresh_scenario.file(
+        {"ps": ["tf1"], "worker": ["tf3"]},
+        run="lease = 600\ngrace = 0.5",
+        words=[*python_task(BECOMES_ROOT), "{port}"],
+    )
+    with fresh_scenario.up(file) as up:
+        ready(up, "ps:0", "worker:0")
+        wait_until(lambda: [p for p in host.leftovers() if p.argv == ("sleep", "3005")], "root")
+        (survivor,) = [p for p in host.leftovers() if p.argv == ("sleep", "3005")]
+        assert survivor.uid == 0
+        try:
+            up.press_ctrl_c()
+            assert up.wait() == 4, up.transcript()
+            assert receipt(up)["tf1"]["confirmed"] and not receipt(up)["tf1"]["survivors"]
+            (named,) = receipt(up)["tf3"]["survivors"]
+            assert (named["pid"], named["command"]) == (survivor.inner, "sleep 3005")
+            assert f"pid {survivor.inner} (S) sleep 3005" in up.said
+            assert f"finish with: tfmux kill {up.run_id}" in up.said
+            code, said = fresh_scenario.kill(up.run_id)
+            assert code == 4 and "sleep 3005" in said, said
+        finally:
+            proc.signal_process(survivor, signal.SIGKILL)
+        code, said = fresh_scenario.kill(up.run_id)
+        assert code == 0 and "no process is left" in said, said
+    fresh_scenario.wait_dead()
+
+
+DEAF = ["sh", "-c", "trap '' TERM; (while :; do sleep 1; done) & echo trains; wait"]
+START = """
+grace = 1
+lease = 600
+framework = "none"
+[start]
+order = [["a"], ["b"]]
+[start.ready]
+a = { after = 3.0 }
+b = { log = "trains" }
+"""
+
+
+def stop_before_the_stage(scenario: FaultScenario, up: Up) -> None:
+    up.log("a:0", "trains")
+    proc.signal_process(scenario.agents("tf3")[1], signal.SIGSTOP)
+
+
+def kill_in_the_stage(scenario: FaultScenario, up: Up) -> None:
+    up.wait_for(lambda e: str(e.get("task", "")).startswith("b:") and "pid" in e, "a process")
+    proc.signal_process(scenario.agents("tf3")[1], signal.SIGKILL)
+
+
+def cut_off_and_killed(scenario: FaultScenario, up: Up) -> None:
+    """The stage is ordered from a host that is cut off; when it is back, its agent has died."""
+    up.log("a:0", "trains")
+    host = scenario.testbed["tf3"]
+    host.pull()
+    lost(up, "tf3")
+    proc.signal_process(scenario.agents("tf3")[1], signal.SIGKILL)
+    host.heal()
+
+
+def cut_off_in_the_kill(scenario: FaultScenario, up: Up) -> None:
+    """A person ends the run while a host that has not answered its starts is cut off."""
+    up.log("a:0", "trains")
+    host = scenario.testbed["tf3"]
+    host.pull()
+    up.state("b:0", "starting")
+    up.press_ctrl_c()
+    up.wait_for(lambda e: e["event"] == "run" and e["state"] == "killing", "the kill")
+    host.heal()
+
+
+@variants(
+    ("act", "tasks"),
+    [
+        (stop_before_the_stage, 4),
+        (kill_in_the_stage, 40),
+        (cut_off_and_killed, 4),
+        (cut_off_in_the_kill, 4),
+    ],
+    test=2,
+)
+def test_nothing_lives_behind_a_receipt(
+    scenario: FaultScenario, act: Callable[[FaultScenario, Up], None], tasks: int
+) -> None:
+    """Given starts that a host has not answered, when its agent dies, or is cut off while the run
+    is ended, then no process lives there behind the receipt that confirms it."""
+    places = {"a": ["tf3"], "b": ["tf3"] * tasks}
+    with scenario.up(scenario.file(places, run=START, words=DEAF)) as up:
+        act(scenario, up)
+        up.wait()
+        left = [p for p in scenario.on("tf3") if "TFMUX_TASK" in p.environ]
+        for process in left:
+            proc.signal_process(process, signal.SIGKILL)
+        assert receipt(up).keys() == {"tf3"}
+        assert not left and confirmed(up), up.transcript()
+    wait_until(lambda: not scenario.on("tf3"), "nothing is left")

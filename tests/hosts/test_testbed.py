@@ -1,4 +1,5 @@
-"""The testbed of four hosts: what it promises to the tests that stand on it."""
+"""The testbed of four hosts: what it promises to the tests that stand on it; its beginning and
+end."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,12 +18,13 @@ import pytest
 
 from tests.support.paths import REPOSITORY
 from tests.support.patience import PATIENCE, wait_until
+from tests.support.requirements import require_testbed
 from tests.testbed import TestbedError, faults, private_tmp, proc, sockets
+from tests.testbed.frozen import FreezableDisk
 from tests.testbed.host import Host
-from tests.testbed.namespaces import Testbed
+from tests.testbed.namespaces import Testbed, clear_stale
+from tests.testbed.traces import show, traces
 from tests.testbed.watch import Watch
-
-pytestmark = pytest.mark.prove
 
 
 class Ssh:
@@ -71,6 +74,7 @@ def end_all(testbed: Testbed) -> None:
 # --- machines ---------------------------------------------------------------------------------
 
 
+@pytest.mark.prove
 def test_each_host_is_a_machine_of_its_own(testbed: Testbed, ssh: Ssh) -> None:
     """Given four booted hosts, when commands run there over SSH, then each sees its own host name,
     account, home and few processes; two accounts are root and two are not."""
@@ -82,6 +86,7 @@ def test_each_host_is_a_machine_of_its_own(testbed: Testbed, ssh: Ssh) -> None:
     assert [host.account.uid == 0 for host in testbed] == [True, True, False, False]
 
 
+@pytest.mark.prove
 def test_host_python_has_tensorflow_and_nothing_of_tfmux(testbed: Testbed) -> None:
     """Given the testbed, then its Python has TensorFlow (other tests train there), and the project
     and what only the launcher needs are not there."""
@@ -94,6 +99,7 @@ def test_host_python_has_tensorflow_and_nothing_of_tfmux(testbed: Testbed) -> No
         assert host.run(["ls", "-A", "/tmp"]).stdout == b""
 
 
+@pytest.mark.prove
 def test_a_project_below_tmp_is_seen_in_a_private_tmp(
     testbed_possible: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,6 +120,7 @@ def test_a_project_below_tmp_is_seen_in_a_private_tmp(
         assert sorted(seen) == [f"{kept}/file", f"{clone}/file"]
 
 
+@pytest.mark.prove
 def test_disks_are_private_and_outlive_a_crash(testbed: Testbed) -> None:
     """Given files in a host's home and `/tmp`, then no other host has them; when the host crashes
     and boots again, then the one in its home is as it was, and `/tmp` is empty."""
@@ -134,6 +141,7 @@ def test_disks_are_private_and_outlive_a_crash(testbed: Testbed) -> None:
 # --- the cable --------------------------------------------------------------------------------
 
 
+@pytest.mark.prove
 def test_pulled_cable_is_silent_and_a_healed_one_goes_on(testbed: Testbed, ssh: Ssh) -> None:
     """Given an SSH session, when its host's cable is pulled, then the session falls silent without
     an end, and what was sent meanwhile comes back once the cable is healed."""
@@ -150,6 +158,7 @@ def test_pulled_cable_is_silent_and_a_healed_one_goes_on(testbed: Testbed, ssh: 
         assert client.stdout.readline() == b"two\n"
 
 
+@pytest.mark.prove
 def test_crash_ends_all_at_once_without_a_word_and_boot_brings_it_back(
     testbed: Testbed, ssh: Ssh
 ) -> None:
@@ -171,6 +180,7 @@ def test_crash_ends_all_at_once_without_a_word_and_boot_brings_it_back(
     wait_until(lambda: host.leftovers() == [], "what said the name has ended")
 
 
+@pytest.mark.prove
 def test_host_whose_pid_1_was_killed_has_crashed(testbed: Testbed) -> None:
     """Given a host, when its sshd, which is pid 1 there, is killed, then the host is down with all
     its processes, and can be booted again."""
@@ -190,6 +200,7 @@ def test_host_whose_pid_1_was_killed_has_crashed(testbed: Testbed) -> None:
 # --- looking ----------------------------------------------------------------------------------
 
 
+@pytest.mark.prove
 def test_scan_finds_what_hides(testbed: Testbed, ssh: Ssh) -> None:
     """Given a daemon in a session of its own on two hosts, when one host's processes are listed,
     then only that host's daemon is found, with tag, parent, user, inner pid and start."""
@@ -211,6 +222,7 @@ def test_scan_finds_what_hides(testbed: Testbed, ssh: Ssh) -> None:
     end_all(testbed)
 
 
+@pytest.mark.prove
 def test_a_process_can_be_frozen_and_killed_by_its_real_pid(testbed: Testbed) -> None:
     """Given two processes on a host, when one is stopped and then killed by its real pid, then the
     other is untouched, and a later signal to the dead one reaches nobody."""
@@ -227,6 +239,7 @@ def test_a_process_can_be_frozen_and_killed_by_its_real_pid(testbed: Testbed) ->
     assert not proc.signal_process(first, signal.SIGKILL)
 
 
+@pytest.mark.prove
 def test_listeners_tell_port_and_owner(testbed: Testbed) -> None:
     """Given a server on port 2222 of a host, when the host's listeners are read, then each port
     comes with the process that holds it, and another host shows only its sshd."""
@@ -241,6 +254,7 @@ def test_listeners_tell_port_and_owner(testbed: Testbed) -> None:
     assert [each.port for each in testbed["tf1"].listeners()] == [22]
 
 
+@pytest.mark.prove
 def test_watch_sees_the_order_of_things(testbed: Testbed) -> None:
     """Given a watch of two hosts, when one process starts before a port is open and another one
     after it, then the watch tells which was first, without any log."""
@@ -264,6 +278,7 @@ def test_watch_sees_the_order_of_things(testbed: Testbed) -> None:
 # --- faults -----------------------------------------------------------------------------------
 
 
+@pytest.mark.prove
 def test_homes_can_be_one_share(testbed: Testbed, ssh: Ssh) -> None:
     """Given two hosts whose homes are one share, when one host writes a file to its home and one to
     `/tmp`, then the other finds the first and not the second."""
@@ -272,6 +287,7 @@ def test_homes_can_be_one_share(testbed: Testbed, ssh: Ssh) -> None:
     assert ssh(testbed["tf4"], "cat new; ls /tmp; hostname").split() == ["x", "tf4"]
 
 
+@pytest.mark.prove
 def test_killed_session_breaks_one_connection_only(testbed: Testbed, ssh: Ssh) -> None:
     """Given an SSH session, when the sessions of its host are killed, then its client ends with
     status 255, and the host takes the next login."""
@@ -284,6 +300,7 @@ def test_killed_session_breaks_one_connection_only(testbed: Testbed, ssh: Ssh) -
     assert ssh(host, "hostname").strip() == host.name
 
 
+@pytest.mark.prove
 def test_dropped_port_is_neither_open_nor_refused(testbed: Testbed) -> None:
     """Given a port whose packets are dropped, from one address or from all, when a host connects
     from there, then it gets neither a banner nor a refusal, until the port is opened."""
@@ -299,6 +316,7 @@ def test_dropped_port_is_neither_open_nor_refused(testbed: Testbed) -> None:
     assert refused.returncode == 1 and b"refused" in refused.stderr
 
 
+@pytest.mark.prove
 @pytest.mark.skipif(not faults.can_shift_clock(), reason="no C compiler to shift a clock with")
 def test_clock_can_be_wrong_by_an_hour(testbed: Testbed, ssh: Ssh) -> None:
     """Given a host whose clock is an hour slow, when `date` and Python are asked for the time, then
@@ -308,3 +326,140 @@ def test_clock_can_be_wrong_by_an_hour(testbed: Testbed, ssh: Ssh) -> None:
     for host, offset in ((testbed["tf3"], 0), (testbed["tf4"], -3600)):
         times = ssh(host, f"date +%s; {host.python} -IS -c '{script}'").split()
         assert all(abs(float(each) - time.time() - offset) < 60 for each in times), host.name
+
+
+_INNER = """
+import time, pytest
+from tests.testbed.traces import show
+
+def test_inner(testbed):
+    testbed["tf1"].run(["sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 &"])
+    print("TESTBED", *show(testbed), flush=True)
+    END
+"""
+
+
+@contextmanager
+def inner(tmp_path: Path, end: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    """Run a test with a testbed of its own in another pytest, up to the line that shows it."""
+    (tmp_path / "test_inner.py").write_text(_INNER.replace("END", end))
+    argv = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-s", "-q"]
+    argv += [
+        "-c",
+        str(REPOSITORY / "pyproject.toml"),
+        f"--rootdir={tmp_path}",
+        f"--confcutdir={tmp_path}",
+    ]
+    with subprocess.Popen(
+        [*argv, str(tmp_path / "test_inner.py")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+    ) as child:
+        assert child.stdout is not None
+        output = []
+        try:
+            for line in child.stdout:
+                output.append(line)
+                if "TESTBED " in line:
+                    break
+            else:
+                pytest.fail("".join(output))
+            yield child, line[line.index("TESTBED ") :].split()[1:]
+        finally:
+            child.kill()
+
+
+def rest(child: subprocess.Popen[str]) -> str:
+    """Return what the inner pytest said after it had shown its testbed."""
+    assert child.stdout is not None
+    return child.stdout.read()
+
+
+@pytest.mark.prove
+@pytest.mark.usefixtures("testbed_possible")
+def test_nothing_is_left_after_a_failed_test(tmp_path: Path) -> None:
+    """Given a test with a testbed and a process on its tf1, when the test fails, then no trace of
+    the testbed is left."""
+    with inner(tmp_path, "assert False") as (child, shown):
+        assert child.wait(PATIENCE) == pytest.ExitCode.TESTS_FAILED, rest(child)
+        assert traces(shown) == []
+
+
+@pytest.mark.prove
+@pytest.mark.usefixtures("testbed_possible")
+def test_nothing_is_left_after_an_interrupt(tmp_path: Path) -> None:
+    """Given a test that sleeps with a testbed up, when Ctrl-C interrupts it, then no trace of the
+    testbed is left."""
+    with inner(tmp_path, "time.sleep(1000)") as (child, shown):
+        assert len(traces(shown)) > 5
+        child.send_signal(signal.SIGINT)
+        assert child.wait(PATIENCE) == pytest.ExitCode.INTERRUPTED, rest(child)
+        assert traces(shown) == []
+
+
+@pytest.mark.prove
+@pytest.mark.usefixtures("testbed_possible")
+def test_testbed_of_a_killed_test_run_is_cleared_and_a_living_one_is_not(
+    tmp_path: Path, testbed: Testbed
+) -> None:
+    """Given two testbeds in use, when stale testbeds are cleared, then both stay; when the test run
+    of one has been killed, then the next clearing takes down that one alone."""
+    with inner(tmp_path, "time.sleep(1000)") as (child, shown):
+        clear_stale()
+        assert child.poll() is None
+        assert len(traces(shown)) > 5
+        child.kill()
+        child.wait(PATIENCE)
+        clear_stale()
+        assert traces(shown) == []
+    assert all(host.reachable() for host in testbed)
+
+
+@pytest.mark.prove
+@pytest.mark.usefixtures("testbed_possible")
+def test_testbeds_stand_side_by_side() -> None:
+    """Given two testbeds at once, then their hosts have different addresses and all answer, no host
+    reaches those of the other testbed, and neither testbed leaves a trace."""
+    with Testbed() as one, Testbed() as other:
+        shown = [show(one), show(other)]
+        assert {host.address for host in one}.isdisjoint(host.address for host in other)
+        assert all(host.reachable() for host in [*one, *other])
+        assert one["tf1"].banner(other["tf1"].address).returncode != 0
+        assert all(len(traces(each)) > 5 for each in shown)
+    assert [traces(each) for each in shown] == [[], []]
+
+
+@pytest.mark.prove
+def test_missing_testbed_is_a_skip_here_and_a_failure_in_ci(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Given a user who is not root, when a test requires the testbed, then it is skipped for that
+    reason, and where CI is set it fails, since CI must not pass without a testbed."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="needs root"):
+        require_testbed()
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="needs root"):
+        require_testbed()
+
+
+@pytest.mark.prove
+def test_a_frozen_disk_holds_up_its_writers(tmp_path: Path, testbed_possible: None) -> None:
+    """Given a file system that is frozen, when a thread writes a file on it, then the write hangs,
+    and goes on once the file system is thawed."""
+    with FreezableDisk(tmp_path / "image", tmp_path / "disk") as disk:
+        written = threading.Event()
+
+        def write() -> None:
+            (disk.mountpoint / "file").write_text("text")
+            written.set()
+
+        disk.freeze()
+        threading.Thread(target=write, daemon=True).start()
+        assert not written.wait(0.5)
+        disk.thaw()
+        assert written.wait(PATIENCE)

@@ -1,4 +1,5 @@
-"""Asynchronous training with real processes."""
+"""Asynchronous training with real processes: the classic program, its servers, and where each
+weight stands."""
 
 from __future__ import annotations
 
@@ -6,18 +7,39 @@ import pathlib
 import re
 import signal
 import socket
+import time
 
 import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from tests.support.budgets import soak, variants
-from tests.support.lazily import checkpoint, downpour, inputs, model, tf
-from tests.support.trainer_tasks import ACCURATE, PROGRESS, STARTED, STEPS, Cluster, Task, Tasks
-from trainer import data, role
+from tests.support.budgets import soak, soon, variants
+from tests.support.digits import example_directory
+from tests.support.lazily import (
+    checkpoint,
+    convolution,
+    downpour,
+    inputs,
+    model,
+    parameters,
+    server,
+    tf,
+)
+from tests.support.trainer_tasks import (
+    ACCURATE,
+    DEADLINE,
+    PROGRESS,
+    STARTED,
+    STEPS,
+    Cluster,
+    Task,
+    Tasks,
+)
+from trainer import data, flags, role
 from trainer.exceptions import UsageError
 from trainer.flags import parse
 from trainer.modes import Context
+from trainer.role import Role
 from trainer.stop import Stop
 
 DONE = re.compile(r"^Done: (\d+) training steps \((\d+) global", re.MULTILINE)
@@ -295,3 +317,134 @@ def test_placement(tasks: Tasks) -> None:
     assert "Cannot assign a device for operation product" in run.text
     assert re.findall(r"the product is (.*)", run.text) == ["[[22.0, 28.0], [49.0, 64.0]]"] * 3
     assert "No OpKernel was registered" in run.text.splitlines()[-1]
+
+
+@variants("flags", [(), ("--sync",)], ids=["asynchronous", "synchronous"], test=1)
+def test_classic(
+    tasks: Tasks, tmp_path: pathlib.Path, digits_directory: str | None, flags: tuple[str, ...]
+) -> None:
+    """The chief ends at the last step, and says an accuracy; TensorFlow does the rest.
+
+    A second worker ends, too, where it waits for nobody. With one token queue for all it may stay:
+    a fast worker takes its token, and after the end nobody makes another.
+    """
+    data = [f"--data={digits_directory}"] if digits_directory else []
+    every = ("--steps=200", f"--logdir={tmp_path / 'logdir'}", *data)
+    cluster = Cluster(tasks, "classic", *flags, *every, ps=1, worker=2)
+    ps, chief = cluster.start("ps"), cluster.start("worker", 0)
+    # A worker that finds variables without a value looks again after half a minute.
+    chief.until(lambda _: (tmp_path / "logdir" / "checkpoint").exists())
+    second = cluster.start_by_tf_config("worker", 1)
+    chief.says("^Done: ")
+    done = time.monotonic()
+    # Closing its session, the chief waits no two minutes for a queue runner that nobody serves.
+    assert chief.wait() == 0 and soon(time.monotonic() - done, 100)
+    assert "Traceback" not in chief.text
+    assert chief.accuracy > 0.9
+    assert chief.steps
+    assert flags or second.wait() == 0
+    ps.signal(signal.SIGTERM)  # `join()` never returns
+    assert ps.wait() == -15
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--worker_hosts=b:1,c:1 --job_name=worker", "--task_index is missing"),
+        ("--worker_hosts=b:1 --job_name=worker --task_index=1", "worker has 1 task"),
+        ("--worker_hosts=b:1 --chief_hosts=c:1 --job_name=chief --task_index=0", "no chief job"),
+    ],
+)
+def test_a_wrong_role(words: str, message: str) -> None:
+    """A worker without an index would be the chief, and a chief would be nobody."""
+    from trainer import classic
+
+    with pytest.raises(UsageError, match=message):
+        classic.run(flags.parse(["classic", "--ps_hosts=a:1", *words.split()])[1])
+
+
+@pytest.mark.prove
+def test_fewer_images_than_a_batch(tasks: Tasks, tmp_path: pathlib.Path) -> None:
+    """The learning rate stays a number, and so does the loss."""
+    where = f"--data={example_directory(tmp_path / 'data')}"
+    cluster = Cluster(tasks, "classic", "--steps=60", where, ps=1, worker=1)
+    cluster.start("ps")
+    chief = cluster.start("worker")
+    assert chief.wait() == 0
+    assert len(chief.steps) == 1, chief.text
+
+
+def test_the_l2_norm_is_of_both_layers() -> None:
+    """Half the squares of the weights, not of the biases, as in every other mode."""
+    from trainer import classic
+
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        _, l2 = classic._network(tf.zeros((1, 784)))
+        session.run(tf.compat.v1.global_variables_initializer())
+        norm, *weights = session.run([l2, *tf.compat.v1.trainable_variables()])
+    w1, _, w2, _ = weights
+    assert norm == pytest.approx(((w1**2).sum() + (w2**2).sum()) / 2, rel=1e-4)
+
+
+def stopped_ps(tasks: Tasks) -> tuple[Task, Role]:
+    """A ps that accepts connections and does not answer, and its only worker's role."""
+    cluster = Cluster(tasks, "async", ps=1, worker=1)
+    ps = cluster.start("ps")
+    ps.says("listens on")
+    ps.signal(signal.SIGSTOP)
+    return ps, Role({job: tuple(hosts) for job, hosts in cluster.spec.items()}, "worker", 0)
+
+
+@pytest.mark.soak
+def test_a_slow_ps_is_told_that_its_worker_is_done(
+    tasks: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ps that does not answer for longer than one attempt takes is told, and ends."""
+    ps, me = stopped_ps(tasks)
+    tell = server._tell_done
+
+    def tell_and_wake(role: Role, task: tuple[str, int]) -> None:
+        try:
+            tell(role, task)
+        except tf.errors.OpError:
+            ps.signal(signal.SIGCONT)
+            raise
+
+    monkeypatch.setattr(server, "_tell_done", tell_and_wake)
+    monkeypatch.setattr(server, "_TELL_SECONDS", DEADLINE)
+    server.announce_done(me, [me.task], Stop(1.0))
+    assert ps.wait() == 0
+
+
+def test_a_frozen_ps_does_not_hold_its_worker(
+    tasks: Tasks, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that never answers is named, and the worker ends."""
+    monkeypatch.setattr(server, "_TELL_SECONDS", 1.0)
+    _, me = stopped_ps(tasks)
+    server.announce_done(me, [me.task], Stop(1.0))
+    assert f"worker:0 cannot tell {me.label(('ps', 0))} that it is done" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 9])
+def test_weights_come_back_from_the_ps(tasks: int) -> None:
+    """Each in its own shape and place, as arrays and as tensors; a ps may have none of them."""
+    for network in (model.MLP, convolution.CNN):
+        layout, weights = parameters.Layout(network, tasks), network.initial(1)
+        flats = layout.join(weights, np.reshape, np.concatenate)
+        assert [flat.shape for flat in flats] == [(size,) for size in layout.sizes], network.name
+        assert sum(layout.sizes) == sum(weight.size for weight in weights)
+        assert layout.sizes.count(0) == max(0, tasks - len(weights))
+        for weight, found in zip(weights, layout.split(flats, np.reshape), strict=True):
+            np.testing.assert_array_equal(found, weight)
+        tensors = layout.join([tf.constant(weight) for weight in weights])
+        for flat, tensor in zip(flats, tensors, strict=True):
+            np.testing.assert_array_equal(tensor.numpy(), flat)
+
+
+def test_the_two_matrices_are_on_two_ps() -> None:
+    """Round robin would put both on the first; the rest goes to whoever has less."""
+    layout = parameters.Layout(model.MLP, 2)
+    assert layout.sizes == [784 * 500, 500 + 500 * 10 + 10]
+    others = "hidden/biases, output/weights, output/biases on ps:1"
+    assert layout.described() == f"hidden/weights on ps:0; {others}"

@@ -1,18 +1,27 @@
-"""Data sets: the embedded one, IDX directories, and what is wrong with broken ones."""
+"""Data sets, the network, checkpoints and the evaluator."""
 
 from __future__ import annotations
 
 import gzip
+import os
 import pathlib
+import re
+import shutil
+import subprocess
+import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.support.digits import example_directory
+from tests.support.lazily import checkpoint, convolution, evaluate, model, parameters, tf
+from tests.support.trainer_tasks import Cluster, Tasks
 from trainer import data
 from trainer.data import digits, idx
-from trainer.exceptions import DataError
+from trainer.exceptions import CheckpointError, DataError
+from trainer.flags import parse
 
 
 def test_embedded_digits_are_whole() -> None:
@@ -222,3 +231,198 @@ def test_to_records_and_back(tmp_path: pathlib.Path, capsys: pytest.CaptureFixtu
     assert next(pairs) == next(pairs)
     with pytest.raises(DataError, match=r"train-images-idx3-ubyte\.gz: already exists"):
         run(records, "again", "--format=idx")
+
+
+def test_learning_rate_falls_once_an_epoch() -> None:
+    """Start value times decay to the power of epochs, and between epochs in between."""
+    schedule = model.Schedule(start=0.8, decay=0.5, epoch=100)
+    assert schedule(0) == 0.8
+    assert schedule(100) == pytest.approx(0.4)
+    assert schedule(300) == pytest.approx(0.1)
+    assert schedule(50) == pytest.approx(0.8 / 2**0.5)
+    assert float(schedule(tf.constant(50.0))) == pytest.approx(schedule(50))
+
+
+def test_moving_average_counts_as_tensorflow_does() -> None:
+    """With an update at every step it is TensorFlow's own moving average."""
+    values = np.random.default_rng(0).standard_normal(200).astype(np.float32)
+    variable = tf.Variable(0.0)
+    reference = tf.train.ExponentialMovingAverage(0.9)
+    reference.apply([variable])  # makes the shadow, with the value 0
+    shadow = 0.0
+    for step, value in enumerate(values):
+        variable.assign(value)
+        stepwise = tf.train.ExponentialMovingAverage(0.9, num_updates=step)
+        stepwise._averages = reference._averages
+        stepwise.apply([variable])
+        shadow += float(model.average_share(0.9, step, step - 1)) * (float(value) - shadow)
+    assert shadow == pytest.approx(float(reference.average(variable)), abs=1e-5)
+
+
+def test_moving_average_of_several_steps_at_once() -> None:
+    """One update for ten steps is ten updates with an unchanged weight; none for no step."""
+    shadow, weight = 2.0, 5.0
+    for _ in range(10):
+        shadow = 0.99 * shadow + 0.01 * weight
+    assert 2.0 + float(model.average_share(0.99, 5000, 4990)) * 3.0 == pytest.approx(shadow)
+    assert float(model.average_share(0.99, 7, 7)) == 0
+    assert float(model.average_share(0.99, 0, -1)) == pytest.approx(0.9)
+
+
+def test_first_weights() -> None:
+    """Normal with deviation 0.1 cut at 0.2, zero biases, the same for the same seed."""
+    first = model.MLP.initial(1)
+    assert [value.shape for value in first] == list(model.MLP.shapes)
+    assert np.abs(first[0]).max() <= 0.2
+    assert first[0].std() == pytest.approx(0.088, abs=0.001)  # 0.1 cut at two deviations
+    assert not first[1].any() and not first[3].any()
+    np.testing.assert_array_equal(first[2], model.MLP.initial(1)[2])
+    assert not np.array_equal(first[2], model.MLP.initial(2)[2])
+
+
+def test_loss_and_gradients_match_numpy() -> None:
+    """Loss, L2 term and gradients are those that NumPy gives for the same batch."""
+    dataset = data.load(None)
+    images, labels = dataset.train.images[:20], dataset.train.labels[:20]
+    weights = model.MLP.initial(3)
+    l2 = 0.01
+    pixels = images.astype(np.float64) / 255
+    hidden = np.maximum(pixels @ weights[0] + weights[1], 0)
+    scores = hidden @ weights[2] + weights[3]
+    shares = np.exp(scores - scores.max(axis=1, keepdims=True))
+    shares /= shares.sum(axis=1, keepdims=True)
+    rows = np.arange(len(labels))
+    expected = -np.log(shares[rows, labels]).mean()
+    expected += l2 * ((weights[0] ** 2).sum() + (weights[2] ** 2).sum()) / 2
+    error = shares.copy()
+    error[rows, labels] -= 1
+    error /= len(labels)
+    back = (error @ weights[2].T) * (hidden > 0)
+    gradients = [
+        pixels.T @ back + l2 * weights[0],
+        back.sum(axis=0),
+        hidden.T @ error + l2 * weights[2],
+        error.sum(axis=0),
+    ]
+    tensors = [tf.constant(weight) for weight in weights]
+    with tf.GradientTape() as tape:
+        tape.watch(tensors)
+        loss = model.MLP.loss(tensors, images, labels, l2)
+    assert float(loss) == pytest.approx(expected, rel=1e-5)
+    for found, wanted in zip(tape.gradient(loss, tensors), gradients, strict=True):
+        np.testing.assert_allclose(found.numpy(), wanted, atol=1e-5)
+    right = (scores.argmax(axis=1) == labels).mean()
+    assert float(model.MLP.accuracy(tensors, images, labels)) == pytest.approx(right)
+
+
+def mounted(directory: pathlib.Path, options: str) -> list[str]:
+    """A command prefix that gives a process a disk of its own at `directory`."""
+    script = f'mount -t tmpfs -o {options} tmpfs "$0" && exec "$@"'
+    return ["unshare", "--mount", "sh", "-c", script, str(directory)]
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("unshare") is None,
+    reason="private mounts need root and unshare",
+)
+@pytest.mark.soak
+def test_checkpoints_are_on_the_chiefs_disk_alone(tasks: Tasks, tmp_path: pathlib.Path) -> None:
+    """Whole checkpoints although each ps sees another, unwritable disk; restored from there too."""
+    logdir = tmp_path / "logdir"
+    logdir.mkdir()
+    for steps in (40, 80):
+        flags = (f"--steps={steps}", f"--logdir={logdir}")
+        cluster = Cluster(tasks, "async", *flags, ps=2, worker=1)
+        for index in range(2):
+            cluster.start("ps", index, prefix=mounted(logdir, "ro"))
+        chief = cluster.start("worker")
+        assert chief.wait() == 0
+        reader = tf.train.load_checkpoint(str(logdir / f"model.ckpt-{steps}"))
+        assert reader.get_tensor("hidden/weights").shape == (784, 500)
+        assert reader.get_tensor("hidden/biases/average").shape == (500,)
+    assert f"restored step 40 from {logdir}/model.ckpt-40" in chief.text
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("unshare") is None,
+    reason="private mounts need root and unshare",
+)
+def test_a_full_disk_is_named(tasks: Tasks, tmp_path: pathlib.Path) -> None:
+    """A disk that has room for one checkpoint: the second is an error of one line.
+
+    It names the path and the reason, and the first checkpoint is intact.
+    """
+    logdir = tmp_path / "logdir"
+    logdir.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=5m", "tmpfs", logdir], check=True)
+    try:
+        flags = ("--steps=100000", "--save-secs=1", f"--logdir={logdir}")
+        cluster = Cluster(tasks, "async", *flags, ps=1, worker=1)
+        cluster.start("ps")
+        chief = cluster.start("worker")
+        assert chief.wait() == 1
+        last = chief.complaint
+        assert re.fullmatch(
+            rf"trainer: {logdir}/model\.ckpt-\d+: cannot save: .*[Nn]o space left.*", last
+        )
+        newest = tf.train.latest_checkpoint(str(logdir))
+        assert checkpoint.read(newest) == ("test-run", 0)
+        assert tf.train.load_checkpoint(newest).get_tensor("output/weights").shape == (500, 10)
+    finally:
+        subprocess.run(["umount", logdir], check=True)
+
+
+def checkpoints(logdir: pathlib.Path, network: model.Model) -> checkpoint.Checkpoints:
+    """Checkpoints of a process that has just been started."""
+    return checkpoint.Checkpoints(network, parse(["towers", f"--logdir={logdir}"])[1])
+
+
+def values(step: int, network: model.Model) -> parameters.Values:
+    zeros = [np.zeros(shape, np.float32) for shape in network.shapes]
+    return parameters.Values(step, zeros, zeros, zeros if network.momentum else [])
+
+
+def test_a_restarted_chief_removes_old_checkpoints(tmp_path: pathlib.Path) -> None:
+    """The chief counts checkpoints of the process before it: the newest are kept."""
+    for first in (0, 3, 6):
+        again = checkpoints(tmp_path, model.MLP)
+        for step in range(first, first + 3):
+            again.save(values(step, model.MLP))
+    kept = {int(path.stem.rpartition("-")[2]) for path in tmp_path.glob("*.index")}
+    assert kept == set(range(9 - checkpoint.KEEP, 9))
+
+
+@pytest.mark.parametrize("first", ["cnn", "mlp"])
+def test_a_checkpoint_of_another_model(tmp_path: pathlib.Path, first: str) -> None:
+    """The other model is named; some weights of both networks have the same names."""
+    networks = (convolution.CNN, model.MLP)
+    written, read = networks if first == "cnn" else networks[::-1]
+    checkpoints(tmp_path, written).save(values(7, written))
+    with pytest.raises(CheckpointError, match=rf"{tmp_path}/model.ckpt-7: .* another model: .*"):
+        checkpoints(tmp_path, read).load(f"{tmp_path}/model.ckpt-7")
+
+
+class Written:
+    """A directory in which the newest checkpoint is named only after some looks."""
+
+    def __init__(self, after: int) -> None:
+        self.looks = -after
+
+    def find(self) -> str | None:
+        self.looks += 1
+        if self.looks <= 0:
+            raise CheckpointError("checkpoint: no such file; there is model.ckpt-0")
+        return "model.ckpt-0"
+
+    def load(self, path: str) -> str:
+        return f"what stands in {path}"
+
+
+def test_a_checkpoint_that_is_just_being_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its data comes first, the file that names it last: it is looked for once more."""
+    waited: list[float] = []
+    monkeypatch.setattr(time, "sleep", waited.append)
+    newest: Callable[[Any], object] = evaluate._newest
+    assert newest(Written(1)) == "what stands in model.ckpt-0" and len(waited) == 1
+    with pytest.raises(CheckpointError, match="no such file"):
+        newest(Written(2))
