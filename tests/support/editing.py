@@ -72,13 +72,11 @@ def table_of(pilot: Pilot[int]) -> ClusterTable:
 
 def gone(pilot: Pilot[int], text: str) -> bool:
     """A text is not on the screen."""
-    assert isinstance(pilot.app, TfmuxApp)
     return not any(text in row for row in screen_text(pilot.app))
 
 
 def row_of(pilot: Pilot[int], text: str) -> str:
     """The first row with a text."""
-    assert isinstance(pilot.app, TfmuxApp)
     return next(row for row in screen_text(pilot.app) if text in row)
 
 

@@ -115,14 +115,12 @@ async def until(pilot: Pilot[int], condition: Callable[[], bool], seconds: float
             await pilot.pause(0)
             if condition():
                 return
-    assert isinstance(pilot.app, TfmuxApp)
     raise AssertionError("never came:\n" + "\n".join(screen_text(pilot.app)))
 
 
 async def shows(pilot: Pilot[int], text: str) -> None:
     """Waits until a text stands on the screen."""
     app = pilot.app
-    assert isinstance(app, TfmuxApp)
     await until(pilot, lambda: any(text in row for row in screen_text(app)))
 
 
@@ -140,6 +138,6 @@ def run_screen(app: TfmuxApp) -> RunScreen:
     return screen
 
 
-def visible(app: TfmuxApp, text: str) -> bool:
+def visible(app: App[Any], text: str) -> bool:
     """Whether a row of the screen has this text."""
     return any(text in row for row in screen_text(app))

@@ -61,7 +61,6 @@ async def test_a_run_that_failed_tells_its_cause_and_last_lines(size: tuple[int,
     logs.close()
     async with home(size=size) as pilot:
         app = pilot.app
-        assert isinstance(app, TfmuxApp)
         await shows(pilot, "Runs 1")
         await pilot.press("tab")
         wanted = ["| return parse(shard)", f"| {RAISED}", "outcome   ", "file      "]
@@ -94,7 +93,6 @@ async def test_a_record_that_cannot_be_read_is_told_as_such() -> None:
         await pilot.press("tab")
         await shows(pilot, "took      1:02")
         app = pilot.app
-        assert isinstance(app, TfmuxApp)
         await until(pilot, lambda: any("! " in row for row in screen_text(app)))
 
 
@@ -109,7 +107,6 @@ async def test_words_filter_the_rows_of_both_tables() -> None:
     library.create("mnist", TEXT)
     async with home(size=(100, 30)) as pilot:
         app = pilot.app
-        assert isinstance(app, TfmuxApp)
         await shows(pilot, "Runs 2")
         await pilot.press("slash", *"MNIST")
         await shows(pilot, "Runs 1 of 2")
@@ -141,7 +138,6 @@ async def test_a_filter_finds_demos_that_are_not_shown() -> None:
     library.create("mine", TEXT)
     async with home(size=(100, 30)) as pilot:
         app = pilot.app
-        assert isinstance(app, TfmuxApp)
         await shows(pilot, "▸ 25 demos")
         await pilot.press("slash", *"downpour", "enter")
         await shows(pilot, "Downpour SGD")
@@ -155,7 +151,6 @@ async def test_a_past_run_is_deleted_after_a_question() -> None:
     folder = ended_run("mine", results_kept=(kept,))
     async with home(size=(100, 30)) as pilot:
         app = pilot.app
-        assert isinstance(app, TfmuxApp)
         await shows(pilot, "Runs 1")
         await pilot.press("tab")
         await shows(pilot, "x delete")
@@ -176,8 +171,6 @@ async def test_a_run_that_has_become_active_is_not_deleted() -> None:
     """Given one that another screen takes up while the question is open."""
     folder = ended_run("mine")
     async with home(size=(100, 30)) as pilot:
-        app = pilot.app
-        assert isinstance(app, TfmuxApp)
         await shows(pilot, "Runs 1")
         await pilot.press("tab", "delete")
         await shows(pilot, f"Delete {folder.run_id}?")
@@ -200,7 +193,6 @@ async def test_the_file_of_a_run_is_opened(tmp_path: Path) -> None:
     write_end(folder, 1000.0, 1062.0)
     async with home(size=(100, 30)) as pilot:
         app = pilot.app
-        assert isinstance(app, TfmuxApp)
         await shows(pilot, "Runs 1")
         await pilot.press("tab", "e")
         await until(pilot, lambda: isinstance(app.screen, EditorScreen))

@@ -406,7 +406,6 @@ async def opened(run: ScriptedRun, size: tuple[int, int]) -> AsyncIterator[Pilot
 
 def text(pilot: Pilot[Any]) -> str:
     """The whole screen."""
-    assert isinstance(pilot.app, TfmuxApp)
     return "\n".join(screen_text(pilot.app))
 
 

@@ -43,6 +43,7 @@ from tests.support.run_driver import (
     starts,
     timers,
 )
+from tests.support.tables import tables
 
 # End of a run: its outcome, its failures, and kill-all.
 
@@ -1054,73 +1055,7 @@ def _plan(jobs: str, run: str = "", commands: str = "{}") -> Plan:
     return make_plan(loads(f"{text}[run]\n{run}", "c", Path("/")), "r")
 
 
-@pytest.mark.parametrize(
-    ("jobs", "run", "text"),
-    [
-        ("worker", "", "ends when worker:0 has ended"),
-        (
-            "chief worker worker worker ps",
-            "",
-            "ends when chief:0 has ended; worker:0–2 may finish; ps:0 is stopped",
-        ),
-        (
-            "ps ps master worker board-",
-            "",
-            "ends when master:0 has ended; worker:0 may finish; ps:0–1, board:0 are stopped",
-        ),
-        (
-            "worker worker worker evaluator",
-            "",
-            "ends when worker:0 has ended; worker:1–2 may finish; evaluator:0 is stopped",
-        ),
-        (
-            "worker worker ps",
-            'success = "all"',
-            "ends when worker:0–1 have ended; ps:0 is stopped",
-        ),
-        (
-            "server- node- node- train",
-            "",
-            "ends when train:0 has ended; server:0, node:0–1 are stopped",
-        ),
-        ("ps evaluator", "", "ends when evaluator:0 has ended; ps:0 is stopped"),
-        ("train train", "prepare = ['true']", "ends when train:0–1 have ended"),
-        (
-            "worker worker",
-            'framework = "torch"',
-            'ends when worker:0–1 have ended, all with 0 (by framework = "torch")',
-        ),
-        (
-            "master worker ps",
-            'framework = "jax"',
-            "ends when master:0, worker:0 have ended, all with 0 "
-            '(by framework = "jax"); ps:0 is stopped',
-        ),
-        (
-            "worker worker evaluator",
-            'framework = "mpi-like"',
-            "ends when worker:0–1 have ended, all with 0 "
-            '(by framework = "mpi-like"); evaluator:0 is stopped',
-        ),
-        ("worker", 'framework = "torch"', "ends when worker:0 has ended"),
-        ("train train", 'framework = "torch"', "ends when train:0–1 have ended"),
-        (
-            "worker worker",
-            'framework = "torch"\nsuccess = "chief"',
-            "ends when worker:0 has ended; worker:1 may finish",
-        ),
-        (
-            "worker worker",
-            'framework = "torch"\nsuccess = "all"',
-            "ends when worker:0–1 have ended",
-        ),
-        (
-            "worker worker",
-            'framework = "none"',
-            "ends when worker:0 has ended; worker:1 may finish",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("jobs", "run", "text"), tables("endings.tsv")["ends"])
 def test_what_ends_a_run_is_one_line(jobs: str, run: str, text: str) -> None:
     assert _plan(jobs, run).ending.text == text
 
