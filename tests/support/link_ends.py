@@ -74,13 +74,6 @@ class Ears:
                 await self.news.wait()
 
 
-async def come_true(condition: Callable[[], object]) -> None:
-    """Waits for something that has no event of its own."""
-    async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
-
-
 class Sink:
     """Stores in this thread; while `takes` is unset, nothing."""
 

@@ -24,7 +24,7 @@ def wait_until(condition: Callable[[], object], what: str, timeout: float = PATI
     raise AssertionError(f"still not so after {timeout} s: {what}")
 
 
-async def until(condition: Callable[[], object], what: str, timeout: float = PATIENCE) -> None:
+async def until(condition: Callable[[], object], what: str = "", timeout: float = PATIENCE) -> None:
     """Waits until a condition holds, for tests on a loop, which goes on meanwhile."""
     for seconds in pauses(0.01, timeout):
         if condition():

@@ -59,7 +59,8 @@ from tests.support.frame_strategies import (
 from tests.support.frame_strategies import (
     RECEIPT as ANY_RECEIPT,
 )
-from tests.support.link_ends import Ears, Scripted, Sink, come_true
+from tests.support.link_ends import Ears, Scripted, Sink
+from tests.support.patience import until
 from tests.support.scripted import CLUSTER, RECEIPT, Agent, Bench, Host, bench, untouched
 
 # Frames to a launcher, random and changed real ones: nothing but the errors that are meant for it,
@@ -225,7 +226,7 @@ async def one_link(folder: Path, frames: list[bytes]) -> Ears:
     link = Link(settings, open_transport, Sink(folder), ears)
     life = asyncio.create_task(link.run())
     try:
-        await come_true(lambda: transports)
+        await until(lambda: transports)
         transports[0].said.put_nowait(wire.encode(wire.WELCOME, welcome()))
         await ears.wait("link_up")
         link.follow(OWN, 0, 1000)
@@ -233,7 +234,7 @@ async def one_link(folder: Path, frames: list[bytes]) -> Ears:
         for chunk in frames:
             transports[0].said.put_nowait(chunk)
         transports[0].said.put_nowait(b"")
-        await come_true(lambda: life.done() or transports[0].closed)
+        await until(lambda: life.done() or transports[0].closed)
         assert not life.done() or life.exception() is None
     finally:
         await link.aclose()

@@ -28,7 +28,8 @@ from launcher.run.machine import RunStateMachine
 from launcher.run.snapshot import HostReceipt
 from launcher.run.states import RunPhase
 from tests.support.agent_frames import RULES
-from tests.support.link_ends import Ears, Scripted, Sink, come_true
+from tests.support.link_ends import Ears, Scripted, Sink
+from tests.support.patience import until
 from tests.support.streams import changes
 
 # A host's link alone: an agent that says half, too much or nonsense, and a disk that is full.
@@ -58,7 +59,7 @@ class Line:
 
     async def up(self) -> Scripted:
         """The handshake is over."""
-        await come_true(lambda: self.transports)
+        await until(lambda: self.transports)
         self.transports[0].said.put_nowait(WELCOME)
         await self.ears.wait("link_up")
         self.link.follow(TASK, 0, 1 << 40)
@@ -91,7 +92,7 @@ async def test_what_is_no_welcome_is_refused_with_the_reason(
 ) -> None:
     """An oversized, cut, wrong or missing WELCOME: one clear error, no crash, no hang."""
     line = Line(tmp_path)
-    await come_true(lambda: line.transports)
+    await until(lambda: line.transports)
     line.transports[0].said.put_nowait(answer)
     _, error = await line.ears.wait("link_refused")
     assert isinstance(error, HostError)
@@ -105,7 +106,7 @@ async def test_half_a_welcome_and_then_silence_is_given_up(
     """The login worked, some bytes came, and then nothing: the link does not wait for ever."""
     monkeypatch.setattr(link, "START_SECONDS", 0.5)
     line = Line(tmp_path)
-    await come_true(lambda: line.transports)
+    await until(lambda: line.transports)
     line.transports[0].said.put_nowait(WELCOME[:-3])
     _, error = await line.ears.wait("link_refused")
     assert "did not answer the handshake" in error.reason
@@ -175,14 +176,14 @@ async def test_bytes_of_an_earlier_connection_give_no_credit_to_the_next(tmp_pat
     line.sink.takes = False
     first = await line.up()
     first.said.put_nowait(wire.encode_data(0, 0, b"x" * 1000))
-    await come_true(lambda: line.sink.waiting)
+    await until(lambda: line.sink.waiting)
     (_, _, _, stored) = line.sink.waiting[0]
     await first.aclose()
-    await come_true(lambda: len(line.transports) == 2)
-    await come_true(lambda: line.transports[1].heard)
+    await until(lambda: len(line.transports) == 2)
+    await until(lambda: line.transports[1].heard)
     assert not line.sink.waiting
     line.transports[1].said.put_nowait(WELCOME)
-    await come_true(lambda: granted(line.transports[1]))
+    await until(lambda: granted(line.transports[1]))
     stored(link.WINDOW)
     assert granted(line.transports[1]) == [link.WINDOW]
     await line.close()
@@ -218,7 +219,7 @@ async def test_a_busy_loop_is_no_silence_of_the_host(
             transport.said.put_nowait(wire.encode(wire.PONG, {}))
         return more > 2
 
-    await come_true(goes_on)
+    await until(goes_on)
     assert line.link.connected and len(line.transports) == 1
     await line.close()
 

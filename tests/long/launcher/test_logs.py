@@ -7,7 +7,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,7 +39,7 @@ from launcher.store.logs import MARK_BYTES, MARK_SECONDS, LogFile, LogStore
 from tests.support.budgets import examples
 from tests.support.crash import failed
 from tests.support.fake_core import FakeCore
-from tests.support.patience import PATIENCE
+from tests.support.patience import PATIENCE, until
 
 # The log store: bytes on disk first, counted, marked, and taken up again.
 
@@ -364,13 +364,6 @@ async def test_a_log_of_this_machine_that_is_slow_is_waited_for(
         go.set()
         await until(lambda: scene.fed)
         assert not scene.outputs.is_cut(scene.run.snapshot().tasks[0]) and not scene.troubles
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Waits for what comes from the monitor's thread."""
-    async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
 
 
 # Groups of stacks, their names and headlines, and what is cut: pure functions.

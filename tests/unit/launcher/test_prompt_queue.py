@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +23,7 @@ from launcher.session.prompt_queue import PromptQueue
 from launcher.store.launcher_socket import connect
 from launcher.store.runs import RunFolder, socket_path
 from tests.support.crash import failed
-from tests.support.patience import PATIENCE
+from tests.support.patience import PATIENCE, until
 
 PASSWORD = AuthPrompt("tf1", "Password of root", True, PromptKind.PASSWORD)
 CODE = AuthPrompt("tf2", "One-time code", False)
@@ -70,13 +70,6 @@ async def listening(folder: RunFolder, unattended: float = PATIENCE) -> AsyncIte
     )
     async with ControlSocket(run, folder.run_id, prompts).listening():
         yield prompts
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Waits for something that has no event."""
-    async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
 
 
 @pytest.fixture
