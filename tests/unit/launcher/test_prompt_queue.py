@@ -7,8 +7,6 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -18,11 +16,10 @@ from launcher.run.snapshot import RunView
 from launcher.run.states import RunPhase
 from launcher.run.views import Views
 from launcher.session.client import RunClient
-from launcher.session.control_socket import ControlSocket
 from launcher.session.prompt_queue import PromptQueue
 from launcher.store.launcher_socket import connect
 from launcher.store.runs import RunFolder, socket_path
-from tests.support.crash import failed
+from tests.support.control import serving
 from tests.support.patience import PATIENCE, until
 
 PASSWORD = AuthPrompt("tf1", "Password of root", True, PromptKind.PASSWORD)
@@ -60,16 +57,8 @@ class Page:
 @asynccontextmanager
 async def listening(folder: RunFolder, unattended: float = PATIENCE) -> AsyncIterator[PromptQueue]:
     """A launcher's control socket; its prompts."""
-    prompts = PromptQueue(unattended)
-    views = Views(RunView(folder.run_id, "prompts", RunPhase.CONNECTING, 0.0))
-    run: Any = SimpleNamespace(
-        refresh=lambda: views,
-        crash=failed,
-        data=views,
-        command=lambda event: None,
-    )
-    async with ControlSocket(run, folder.run_id, prompts).listening():
-        yield prompts
+    async with serving(folder.run_id, unattended) as launcher:
+        yield launcher.prompts
 
 
 @pytest.fixture
