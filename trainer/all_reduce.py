@@ -8,6 +8,8 @@
 Every worker waits for every other one at each step, and all make the same update.
 """
 
+import contextlib
+import functools
 from argparse import Namespace
 from typing import Any
 
@@ -24,6 +26,8 @@ from trainer.role import Role
 from trainer.worker import Training
 
 ADVICE = "a worker cannot rejoin alone: restart all workers together"
+# Seconds for which a worker may stand still. One that ends closes its connections, which all see.
+_STILL_SECONDS = 300
 
 
 def train(context: Context) -> None:
@@ -60,6 +64,7 @@ class MirroredWorker(Training):
             return
         with peers.naming_lost(role, self._others, self._others):
             with self._waiting():
+                _let_workers_stand_still()
                 resolver = server.resolver(role, min(self._gpus, 1))
                 strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver)
             print(f"{role} is one of {len(role.clients)}")
@@ -125,6 +130,19 @@ class MirroredWorker(Training):
             return strategy.run(replica, args=(images, labels, asked))
 
         return step
+
+
+def _let_workers_stand_still() -> None:
+    """Has TensorFlow wait for a worker that is stopped, or gets no processor: after ten seconds
+    without its heartbeat it ends the training on all of them. Its settings have no name for that.
+    """
+    with contextlib.suppress(ImportError, AttributeError):  # of another release
+        from tensorflow.python.eager import context
+
+        present = context.context()
+        present.configure_coordination_service = functools.partial(
+            present.configure_coordination_service, heartbeat_timeout_in_ms=_STILL_SECONDS * 1000
+        )
 
 
 def set_devices(role: Role, options: Namespace) -> int:

@@ -8,7 +8,9 @@ TrainerError            exit status 1: the run cannot go on
 
 import re
 
-_PREAMBLE = re.compile(r"From /job:|Graph execution error:|\d+ root error|=+$|Detected at node")
+_PREAMBLE = re.compile(
+    r"From /job:|Graph execution error:|\d+ root error|=+$|Detected at node|File \".+\", line \d"
+)
 _TASK = re.compile(r"/job:(\w+)/replica:\d+/task:(\d+)")
 _REMOTE = re.compile(r"remote target /job:(\w+)/replica:\d+/task:(\d+)")
 _GRPC_STATUS = re.compile(r"(?:last error: )?(?:UNKNOWN|UNAVAILABLE|INTERNAL): ")

@@ -337,6 +337,12 @@ def test_a_parameter_server_is_lost(tmp_path: Path, framework: str, how: str) ->
             "\t [[{{node a}}]]\nHint: more",
             "/full/a.ckpt; No space left on device",
         ),
+        (
+            "Graph execution error:\n\nDetected at node R defined at (most recent call last):\n"
+            '  File "x.py", line 10, in _bootstrap\n\n  File "step.py", line 125, in step\n'
+            "\nCollective ops is aborted by: Deadline Exceeded\n\t [[{{node R}}]]",
+            "Collective ops is aborted by: Deadline Exceeded",
+        ),
         ("2 root error(s) found.\n  (0) ABORTED: gone\n  (1) ABORTED: gone", "gone"),
         (
             "{{function_node x}} corrupted record at 7 [Op:IteratorGetNext] name: ",

@@ -10,6 +10,7 @@ import pathlib
 import re
 import shutil
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from tests.support.paths import REPOSITORY
 from tests.support.trainer_tasks import ACCURATE, STARTED, STEPS, Cluster, Tasks, listens
 from tests.testbed.namespaces import Testbed
 
+_PATIENCE = 10.0
+"""Seconds without a heartbeat after which TensorFlow takes a worker for dead, unless it is told."""
 EXAMPLES = REPOSITORY / "docs" / "examples"
 IDLE = """
 import os, time
@@ -349,10 +352,11 @@ def test_ps_strategy_survives_a_killed_worker(
 
 @pytest.mark.usefixtures("scratch")
 @pytest.mark.prove
-def test_all_reduce_saves_on_term_and_goes_on(
+def test_all_reduce_outlasts_a_pause_saves_on_term_and_goes_on(
     tasks: Tasks, tmp_path: pathlib.Path, digits: list[str]
 ) -> None:
-    """TERM to all: they stop at one step and the chief saves; restarted, all start from there.
+    """A worker that stands still for longer than TensorFlow waits ends nothing. TERM to all: they
+    stop at one step and the chief saves; restarted, all start from there.
 
     The weights that a restart began with are the saved ones on every worker: they learn. Each
     worker computes on two logical devices.
@@ -364,6 +368,11 @@ def test_all_reduce_saves_on_term_and_goes_on(
     for worker in workers:
         worker.says("After 40 training")
     assert not list(tmp_path.glob("__autograph*"))
+    workers[1].signal(signal.SIGSTOP)
+    time.sleep(1.5 * _PATIENCE)  # nothing tells that TensorFlow's patience would have ended
+    workers[1].signal(signal.SIGCONT)
+    before = workers[0].steps[-1]
+    workers[0].until(lambda _: workers[0].steps[-1] > before)
     for worker in workers:
         worker.signal(signal.SIGTERM)
     assert [worker.wait() for worker in workers] == [143, 143]
