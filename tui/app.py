@@ -6,9 +6,12 @@ The screens of a run are imported where one is opened: the first frame of `tfmux
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -29,7 +32,6 @@ from textual.screen import ModalScreen, Screen
 from textual.theme import Theme
 
 from launcher.errors import TfmuxError
-from launcher.in_time import import_in_time
 from launcher.run.leaving import promise
 from launcher.run.states import Outcome, RunPhase
 from tui.clipboard import copy
@@ -68,6 +70,19 @@ _NEEDED_LATE = (
     "launcher.agent.processes",
 )
 """What a run's screen opens, and what says how the run has ended."""
+
+
+def _import_in_time() -> None:
+    """Imports what the run's end needs, days later maybe, when an upgrade has replaced the
+    program's files: on a thread of its own, as the first picture waits for none of it."""
+
+    def load() -> None:
+        for name in _NEEDED_LATE:
+            with suppress(Exception):  # whoever needs it says what is wrong
+                import_module(name)
+
+    with suppress(RuntimeError):  # this machine starts no more threads
+        threading.Thread(target=load, name="imports", daemon=True).start()
 
 
 def _key(event: events.Key | events.Paste) -> str:
@@ -408,7 +423,7 @@ class TfmuxApp(App[int]):
         from tui.screens.run_screen import RunScreen
 
         self._run_screen = RunScreen(control, self._memory)
-        self.call_after_refresh(import_in_time, *_NEEDED_LATE)
+        self.call_after_refresh(_import_in_time)
         return self._run_screen
 
     def close_run(self, code: int) -> None:

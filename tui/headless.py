@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, suppress
+from importlib import import_module
 from types import FrameType
 from typing import TextIO
 
@@ -22,7 +23,6 @@ from launcher.api import Run
 from launcher.decision import Decision
 from launcher.errors import LauncherError
 from launcher.ids import TaskId
-from launcher.in_time import import_in_time
 from launcher.printable import pictured, without_escapes
 from launcher.quantities import size
 from launcher.run.snapshot import AllocationView
@@ -33,6 +33,7 @@ from launcher.store.stream import PublicEvent
 from tui.exits import Exit, exit_code
 from tui.job_signals import pass_on_signals
 from tui.log.guesses import say_faults
+from tui.outcome import NEEDED_LATE, queue_text, receipt_lines, report
 from tui.streams import message, write_line, write_some
 
 _PACE = 0.05
@@ -43,15 +44,6 @@ _RECEIPT_SECONDS = 0.5
 _AFTER_KILL_SECONDS = 2.0
 _AT_ONCE = 1 << 18
 """Bytes that are written together when there are more."""
-_NEEDED_LATE = (
-    "tui.outcome",
-    "tui.log.hints",
-    "tui.log.remarks",
-    "rich.text",
-    "rich.cells",
-    "launcher.agent.processes",
-)
-"""What finds a launcher process that stands still, and says how a run has ended."""
 
 
 def run_headless(
@@ -62,7 +54,13 @@ def run_headless(
 ) -> int:
     """Follows a run until it has ended; returns the exit code. `open_run` is given what takes the
     run's client, to which signals go. `quiet_remarks` leaves remarks of TensorFlow and its like out
-    of the merged log; JSON has every line."""
+    of the merged log; JSON has every line.
+
+    Modules that say how it ends are imported before the run is launched: at its end, days later, an
+    upgrade may have replaced them. The launcher process begins meanwhile, and takes longer.
+    """
+    for name in NEEDED_LATE:
+        import_module(name)
     signals = _SignalRequests()
     return asyncio.run(_follow(open_run(signals.hand_to), as_json, quiet_remarks))
 
@@ -79,8 +77,6 @@ async def _follow(
         out.print_lost()
         snapshot, detached = run.snapshot(), run.client.detached
         doubt = run.client.doubt() if detached else ""
-        from tui.outcome import report  # a launch would wait for it; see `_NEEDED_LATE`
-
         write_line(report(snapshot, run.folder, detached=detached, doubt=doubt))
         say_faults()
         return exit_code(snapshot.exit_code, detached=detached, doubt=doubt)
@@ -88,7 +84,6 @@ async def _follow(
 
 async def _print(run: Run, out: _Output) -> None:
     """Prints events, and log lines as they come, until the run has ended."""
-    import_in_time(*_NEEDED_LATE)
     events, told = run.events(), False
     coming = asyncio.ensure_future(anext(events, None))
     due = 0.0
@@ -187,8 +182,6 @@ class _Output:
 
     def _queue(self, record: PublicEvent) -> None:
         """Prints the state of the request for nodes in its engine's queue."""
-        from tui.outcome import queue_text
-
         since = self._run.snapshot().started or record["time"]
         text = queue_text(AllocationView(**record["allocation"]), since, record["time"])
         if text != self._queued:
@@ -295,8 +288,6 @@ def _print_receipt(run: Run) -> bool:
         return False
     if time.time() - snapshot.ended < _RECEIPT_SECONDS:
         return False
-    from tui.outcome import receipt_lines
-
     for line in receipt_lines(snapshot):
         message(line)
     return True

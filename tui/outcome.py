@@ -37,6 +37,14 @@ if TYPE_CHECKING:
 
     from tui.log.hints import Hint
 
+NEEDED_LATE = (
+    "tui.log.hints",
+    "tui.log.remarks",
+    "rich.text",
+    "rich.cells",
+    "launcher.agent.processes",
+)
+"""Modules that a report imports, and one that finds a launcher process which stands still."""
 Colours = Mapping[StatusColor, str]
 TERMINAL: Colours = {
     StatusColor.WAITING: "cyan",

@@ -7,14 +7,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..hosts import bootstrap
 from ..hosts.link import Link
-from ..in_time import load_in_time
 from ..run import events as ev
 from ..run.state import named
 from .core import Core
@@ -80,15 +78,14 @@ class Teardown:
         data = self._data
         if data.allocation is None and all(h.local and not h.collect for h in data.plan.hosts):
             return None
-        from ..files.collecting import Results  # before the run begins, as `preparation` does
+        # Before the run begins, as in `preparation`: by its end, days later, an upgrade may have
+        # replaced the files that this reads.
+        from ..files.collecting import Results
 
+        for magic in (MAGIC_NUMBER, b""):
+            with suppress(OSError):  # a host that needs it says so
+                bootstrap.program_payload({}, magic)
         return Results(folder, self._core.feed, self._note_progress)
-
-    def prepare(self) -> None:
-        """Packs the program that brings results, whatever becomes of its files here."""
-        if self._results is not None:
-            pack = bootstrap.program_payload
-            load_in_time(partial(pack, {}, MAGIC_NUMBER), partial(pack, {}, b""))
 
     def _note_progress(self, host: str, done: int, total: int) -> None:
         """Notes how many bytes of a host's results, of how many, have come back."""

@@ -236,7 +236,6 @@ class RunShell:
             self.spawn(parts.allocation.supervise(), "allocation")
         if parts.hooks is not None:
             parts.hooks.begin()
-        parts.teardown.prepare()
         self.spawn(self._poll_stats(), _STATS)
         self.spawn(parts.disk.watch(parts.outputs, self.writer), "disk")
         self.spawn(self._watch(), "clock")

@@ -260,18 +260,20 @@ def replace(site: Path) -> None:
 def test_a_run_whose_own_files_change_goes_on_to_its_receipt(
     change: object, ssh_server: SshServer, tmp_path: Path
 ) -> None:
-    """Given a run whose program's files are removed or replaced, when its tasks fail, then its
-    command tells how it ended, with the receipt and what was collected; and a kill of another one
-    is as good."""
+    """Given a run whose program's files are removed or replaced when its first task starts, when
+    its tasks fail, then its command tells how it ended, with the receipt and what was collected;
+    and a kill of another one is as good."""
     assert callable(change)
     site = copied(tmp_path / "site")
     file = two_hosts(ssh_server, tmp_path, more='collect = ["out/*"]')
     with Up("up", str(file), "--json", site=site) as failing:
         with Up("up", str(file), "--json", site=site) as killed:
             for up in (failing, killed):
+                up.wait_for(lambda e: e.get("state") == "starting" and "task" in e, "a task")
+            change(site)
+            for up in (failing, killed):
                 ready(up, "worker:0", "worker:1")
                 up.log("worker:1", "step 1")
-            change(site)
             killed.press_ctrl_c()
             assert killed.wait() == 130, killed.transcript()
         (tmp_path / "go").touch()
