@@ -329,20 +329,31 @@ def test_clock_can_be_wrong_by_an_hour(testbed: Testbed, ssh: Ssh) -> None:
 
 
 _INNER = """
-import time, pytest
+import signal, subprocess, time, pytest
+from tests.support.patience import wait_until
+from tests.testbed.proc import children
 from tests.testbed.traces import show
+
+def stop_a_daemon(host):
+    argv = ["nsenter", f"--target={host.pid}", "--pid", "--mount", "sleep", "1000"]
+    entered = subprocess.Popen(argv)
+    wait_until(lambda: children(entered.pid), "the daemon")
+    entered.send_signal(signal.SIGSTOP)
 
 def test_inner(testbed):
     testbed["tf1"].run(["sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 &"])
+    BEGIN
     print("TESTBED", *show(testbed), flush=True)
     END
 """
 
 
 @contextmanager
-def inner(tmp_path: Path, end: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+def inner(
+    tmp_path: Path, end: str, begin: str = "pass"
+) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
     """Run a test with a testbed of its own in another pytest, up to the line that shows it."""
-    (tmp_path / "test_inner.py").write_text(_INNER.replace("END", end))
+    (tmp_path / "test_inner.py").write_text(_INNER.replace("BEGIN", begin).replace("END", end))
     argv = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-s", "-q"]
     argv += [
         "-c",
@@ -406,8 +417,10 @@ def test_testbed_of_a_killed_test_run_is_cleared_and_a_living_one_is_not(
     tmp_path: Path, testbed: Testbed
 ) -> None:
     """Given two testbeds in use, when stale testbeds are cleared, then both stay; when the test run
-    of one has been killed, then the next clearing takes down that one alone."""
-    with inner(tmp_path, "time.sleep(1000)") as (child, shown):
+    of one has been killed, then the next clearing takes down that one alone, also if a process that
+    was started there from outside, as Slurm's daemons are, has been stopped."""
+    stopped = 'stop_a_daemon(testbed["tf1"])'
+    with inner(tmp_path, "time.sleep(1000)", stopped) as (child, shown):
         clear_stale()
         assert child.poll() is None
         assert len(traces(shown)) > 5

@@ -16,11 +16,12 @@ from functools import cache
 from pathlib import Path
 from types import TracebackType
 
-from tests.support.patience import PATIENCE
-from tests.testbed import TestbedError, disk, keys, network, proc
+from tests.testbed import disk, keys, network, proc
 from tests.testbed.host import UNSHARE, Host
 from tests.testbed.proc import Process
 
+_CLEAR_SECONDS = 30.0
+"""Longest wait for the end of a host that a dead test run has left."""
 _ORDINARY_USERS = (3, 4)
 """Hosts whose login is not root's."""
 
@@ -192,16 +193,20 @@ def clear_stale() -> None:
 
 def _clear(claim: network.Claim) -> None:
     # A host's `unshare` has the testbed's directory, a random name, on its command line.
+    everyone = proc.scan()
     hosts = [
         process
-        for process in proc.scan()
+        for process in everyone
         if process.exe.endswith("/unshare") and str(claim.directory) in " ".join(process.argv)
     ]
-    for host in hosts:
-        for pid1 in proc.children(host.pid):
-            proc.signal_process(pid1, signal.SIGKILL)
-    for host in hosts:
-        if not proc.wait_gone(host, PATIENCE):
-            raise TestbedError(f"pid {host.pid} of the dead testbed {claim.bridge} does not end")
+    firsts = [first for host in hosts for first in proc.children(host.pid)]
+    # A host ends when all in it are reaped. What was started from outside is reaped by its
+    # `nsenter`, which stops when that stops.
+    targets = {f"--target={first.pid}" for first in firsts}
+    entered = [process for process in everyone if targets.intersection(process.argv)]
+    for process in (*firsts, *entered):
+        proc.signal_process(process, signal.SIGKILL)
+    if not all(proc.wait_gone(host, _CLEAR_SECONDS) for host in hosts):
+        return  # all other testbeds wait for the lock; the next one tries again
     disk.wipe(claim.directory)
     network.remove(claim)
