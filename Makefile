@@ -2,7 +2,7 @@
 # PYTHON=… chooses the interpreter, otherwise the newest suitable one is taken.
 BIN := .venv/bin
 
-.PHONY: demo test prove quick soak check bench screenshots recording docs chaos lock dist clean
+.PHONY: demo test prove quick soak check bench faults screenshots recording docs chaos lock dist clean
 
 demo: .venv/ready
 	@$(BIN)/tfmux demo
@@ -46,6 +46,12 @@ check: .venv/ready
 ROUNDS ?= 5
 bench: .venv/ready
 	@$(BIN)/python -m bench --rounds $(ROUNDS) $(BENCH)
+
+# Sixty faults planted in a copy, drawn by lot (SEED=…: others), and the tests that find each; hours.
+SEED ?= 53
+faults: .venv/ready
+	@$(BIN)/python -m bench.faults record
+	@$(BIN)/python -m bench.faults plant --seed $(SEED)
 
 # Two hundred random sequences of faults on the testbed of four hosts, and a disk that hangs for a minute;
 # needs root, takes its time.

@@ -1,0 +1,1 @@
+"""Faults planted in the program, one at a time in a copy of it, and the tests that find them."""
