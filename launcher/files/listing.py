@@ -77,6 +77,8 @@ class Listing:
 
     listed: tuple[Listed, ...]
     left_out: tuple[LeftOut, ...]
+    note: str = ""
+    """Why git was not asked what it ignores; empty where it was, or is not needed."""
 
 
 def list_tree(tree: Tree) -> Listing:
@@ -88,7 +90,8 @@ def list_tree(tree: Tree) -> Listing:
     """
     listed: list[Listed] = []
     left_out: list[LeftOut] = []
-    for relative, path, info in walk(tree):
+    rules = _Rules(tree)
+    for relative, path, info in _walk(tree, rules):
         name = tree.prefix + relative if relative != "." else tree.prefix.rstrip("/") or "."
         mode = stat.S_IMODE(info.st_mode) & 0o777
         if stat.S_ISDIR(info.st_mode):
@@ -106,7 +109,7 @@ def list_tree(tree: Tree) -> Listing:
                 left_out.append(LeftOut(name, why))
             else:
                 listed.append(Listed(name, path, "l", 0o777, 0, target))
-    return Listing(tuple(listed), tuple(left_out))
+    return Listing(tuple(listed), tuple(left_out), rules.note)
 
 
 def refusal(folder: Path) -> str:
@@ -155,7 +158,11 @@ def walk(tree: Tree) -> Iterator[tuple[str, str, os.stat_result]]:
         TfmuxError: the directory is not there or is not copied without being named, or something
             in it cannot be read.
     """
-    root, rules = str(tree.root), _Rules(tree)
+    yield from _walk(tree, _Rules(tree))
+
+
+def _walk(tree: Tree, rules: _Rules) -> Iterator[tuple[str, str, os.stat_result]]:
+    root = str(tree.root)
     if not os.path.isdir(root):
         raise TfmuxError(f"{root}: not a directory; correct workdir or data")
     if not tree.named and (why := _too_much(tree.root)):
@@ -185,7 +192,7 @@ def walk(tree: Tree) -> Iterator[tuple[str, str, os.stat_result]]:
                     continue
                 raise TfmuxError(f"{item.path}: {error.strerror}") from error
             directory = stat.S_ISDIR(info.st_mode)
-            if tree.filtered and rules.why(relative, directory=directory):
+            if tree.filtered and rules.leave_out(relative, directory=directory):
                 continue
             if directory:
                 if item.name == _KEYS and not tree.named:
@@ -209,12 +216,32 @@ class _Rules:
         if self._git is not None:
             self._git.enter(folder)
 
+    @property
+    def note(self) -> str:
+        """Why git was not asked what it ignores; empty where it was."""
+        return "" if self._git is None else self._git.note
+
+    def leave_out(self, relative: str, *, directory: bool) -> bool:
+        """Whether a path is not copied."""
+        path = relative + ("/" if directory else "")
+        if self._own(relative, path, directory):
+            return True
+        return self._git is not None and self._git.ignores(path)
+
     def why(self, relative: str, *, directory: bool) -> str:
         """Reason for which a path is not copied; empty if it is."""
+        path = relative + ("/" if directory else "")
+        if why := self._own(relative, path, directory):
+            return why
+        if self._git is None or not self._git.ignores(path):
+            return ""
+        return f"left out by {self._git.rule(path) or 'git, which ignores it'}"
+
+    def _own(self, relative: str, path: str, directory: bool) -> str:
+        """Reason for which tfmux itself, or `exclude`, leaves a path out."""
         name = relative.rpartition("/")[2]
         if name == _GIT:
             return "tfmux copies no .git"
-        path = relative + ("/" if directory else "")
         line = self._excluded.line(path)
         if line is not None and line[2]:
             number = line[0] - len(_NEVER)
@@ -223,8 +250,7 @@ class _Rules:
             return f"left out by {IgnoreRule(self._places[number - 1], 0, line[1])}"
         if directory and line is None and (mark := _environment(self._root, relative)):
             return f"a virtual environment ({mark}), which holds paths of this machine alone"
-        rule = None if self._git is None else self._git.rule(path)
-        return "" if rule is None else f"left out by {rule}"
+        return ""
 
 
 def _environment(root: str, relative: str) -> str:
@@ -272,6 +298,8 @@ class Copied:
         self._trees = [tree for tree, _ in trees]
         self.left_out = tuple(each for _, listing in trees for each in listing.left_out)
         """The links that are not copied."""
+        self.notes = tuple(dict.fromkeys(listing.note for _, listing in trees if listing.note))
+        """Sentences on repositories of which git does not say what it ignores."""
         self._listed = {each.path: each for _, listing in trees for each in listing.listed}
         self._folders = {"", "."}
         for path in self._listed:

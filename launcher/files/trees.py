@@ -37,6 +37,8 @@ class HostFiles:
         self._manifests = staging.Manifests()
         self._left_out: dict[LeftOut, bool] = {}
         """Links that are not copied, and whether they have been named."""
+        self._notes: dict[str, bool] = {}
+        """Sentences about what is copied, and whether they have been said."""
 
     def places(self, plan: Plan, host: HostPlan, welcome: Welcome) -> tuple[str, str, str]:
         """The folders there of workdir, trainer and tools."""
@@ -56,13 +58,17 @@ class HostFiles:
         if why := await asyncio.to_thread(left_out_command, plan, host, copied):
             raise TfmuxError(why)
         self._left_out = dict.fromkeys(copied.left_out, False) | self._left_out
+        self._notes = dict.fromkeys(copied.notes, False) | self._notes
         return manifest
 
     def new_note(self) -> str:
-        """A sentence about the links that are not copied; empty where all have been named."""
+        """Sentences about what is copied, such as the links that are not; empty where all have been
+        said."""
+        notes = [note for note, said in self._notes.items() if not said]
+        self._notes |= dict.fromkeys(notes, True)
         found = [link for link, named in self._left_out.items() if not named]
         self._left_out |= dict.fromkeys(found, True)
-        return left_out_note(found) if found else ""
+        return "; ".join([*notes, *([left_out_note(found)] if found else [])])
 
     async def send(
         self,

@@ -226,6 +226,11 @@ async def copies(
     if copied.left_out and copied.left_out not in files.told:
         files.told.add(copied.left_out)
         yield links_left_out(name, copied.left_out)
+    for note in copied.notes:
+        if note not in files.told:
+            files.told.add(note)
+            todo = "have git answer here, or name in exclude what is not to be copied"
+            yield warning(Check.FILES, "git-silent", name, "git not asked", note, todo)
     others = await asyncio.to_thread(lambda: list(other_files(plan, host, copied)))
     for task, why in others[:MOST_FILES]:
         if why not in files.told:

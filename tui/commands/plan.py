@@ -98,6 +98,9 @@ class FilesRecord:
     bytes: int
     left_out: Annotated[tuple[str, ...], Field(description="links that are not copied, and why")]
     refused: Annotated[str, Field(description="why a launch would be refused; empty: it would not")]
+    notes: Annotated[
+        tuple[str, ...], Field(description="repositories of which git does not say what it ignores")
+    ] = ()
 
 
 async def _copied(planned: Plan) -> list[FilesRecord]:
@@ -113,7 +116,7 @@ async def _copied(planned: Plan) -> list[FilesRecord]:
             continue
         why = await asyncio.to_thread(left_out_command, planned, host, files)
         links = tuple(f"{link.path} is {link.why}" for link in files.left_out)
-        found.append(FilesRecord(host.name, files.files, files.bytes, links, why))
+        found.append(FilesRecord(host.name, files.files, files.bytes, links, why, files.notes))
     return found
 
 
@@ -132,13 +135,14 @@ def _lease_lines(planned: Plan) -> Iterable[str]:
 
 def _files_lines(records: Iterable[FilesRecord]) -> Iterable[str]:
     """Hosts that get the same, in one line."""
-    hosts: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    hosts: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
     for each in records:
         text = each.refused or f"{counted(each.files, 'file')}, {size(each.bytes)}"
-        hosts.setdefault((text, each.left_out), []).append(each.host)
-    for (text, links), names in hosts.items():
+        hosts.setdefault((text, each.left_out, each.notes), []).append(each.host)
+    for (text, links, notes), names in hosts.items():
         yield f"copied to {', '.join(names)}: {text}"
         yield from (f"  not copied: {link}" for link in links)
+        yield from (f"  {note}" for note in notes)
 
 
 def schema(arguments: argparse.Namespace) -> int:

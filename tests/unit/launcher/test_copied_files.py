@@ -36,11 +36,6 @@ def make(root: Path, *names: str) -> None:
         (root / name).touch()
 
 
-def repository(root: Path) -> None:
-    """Makes what git knows a repository by."""
-    make(root, ".git/HEAD", ".git/info/exclude", ".git/config")
-
-
 def copied(root: Path, *exclude: str, named: bool = True) -> Copied:
     """What is copied of a workdir."""
     places = tuple(f"exclude in [run], line {number}" for number, _ in enumerate(exclude, 3))
@@ -64,19 +59,6 @@ def test_virtual_environments_are_known_by_their_marks(tmp_path: Path) -> None:
     ).problem("env/bin/activate")
 
 
-@pytest.mark.parametrize("inside", ["", "sub/module/"])
-def test_no_git_is_copied(inside: str, tmp_path: Path) -> None:
-    """Neither the folder of a repository, nor the file of a work tree or of a submodule, nor a
-    link."""
-    make(tmp_path, f"{inside}a.py", "b/.git/config", "b/c")
-    (tmp_path / inside / ".git").write_text("gitdir: /elsewhere\n")
-    (tmp_path / "b/d").mkdir()
-    (tmp_path / "b/d/.git").symlink_to("/elsewhere")
-    assert paths(tmp_path, "!.git") == {f"{inside}a.py", "b/c"}
-    why = copied(tmp_path).problem("b/.git/config")
-    assert why == "b/.git/ is not copied: tfmux copies no .git"
-
-
 def test_permissions_stay(tmp_path: Path) -> None:
     root = tmp_path / "work"
     make(root, "run.sh", "key", "closed/data", "open")
@@ -85,69 +67,6 @@ def test_permissions_stay(tmp_path: Path) -> None:
         (root / name).chmod(mode)
     entries = read_tree(Tree("work", root)).entries
     assert {entry.path: entry.mode for entry in entries if entry.path != "."} == modes
-
-
-REASONS = {
-    "a/ignored.py": "{0}/.gitignore:2 (ignored.py)",
-    "a/low.py": "{0}/proj/.gitignore:1 (low.py)",
-    "a/inner.py": "{0}/proj/a/.gitignore:3 (/inner.*)",
-    "raw/x/y.csv": "{0}/.gitignore:4 (raw/)",
-    "info.py": "{0}/.git/info/exclude:2 (info.py)",
-    "own.py": "{0}/own-ignores:1 (own.py)",
-    "left.py": "exclude in [run], line 4 (left*)",
-    "a/b.pyc": "tfmux copies no *.pyc",
-}
-"""Files of the workdir `proj` of a repository, and what leaves each out."""
-
-
-def make_repository(root: Path) -> Path:
-    """The repository in which these files are; returns the workdir, a directory in it."""
-    repository(root)
-    work = root / "proj"
-    make(work, *REASONS, "train.py", "a/kept.py", "a/low.txt")
-    (root / ".gitignore").write_text("*.tmp\nignored.py\n\nraw/\n")
-    (work / ".gitignore").write_bytes(b"low.py\r\n!kept.py\r\n")
-    (work / "a/.gitignore").write_text("# of a\n\n/inner.*\n")
-    (root / ".git/info/exclude").write_text("# git ls-files\ninfo.py\n")
-    (root / "own-ignores").write_text("own.py\n")
-    config = f'[core]\n\tbare = false\n\texcludesFile = "{root}/own-ignores" ; mine\n'
-    (root / ".git/config").write_text(config)
-    return work
-
-
-def test_the_line_is_named_that_leaves_a_file_out(tmp_path: Path) -> None:
-    """Also those of the repository around the workdir, and of git's other files."""
-    work = make_repository(tmp_path)
-    excluded = ("*.log", "left*")
-    left = {".gitignore", "a/.gitignore", "train.py", "a/kept.py", "a/low.txt"}
-    assert paths(work, *excluded) == left
-    found = copied(work, *excluded)
-    for path, reason in REASONS.items():
-        assert reason.format(tmp_path) in found.problem(path), path
-    assert found.problem("train.py") == found.problem("absent.py") == ""
-
-
-def test_what_git_ignores_for_this_user(tmp_path: Path, tfmux_home: Path) -> None:
-    """By the default file, or by one of the global configuration, in which files are included; a
-    repository's own setting wins."""
-    repository(tmp_path / "work")
-    make(tmp_path / "work", "a", "b", "c", "d", ".gitconfig")
-    make(tfmux_home, ".config/git/ignore", "mine/more")
-    (tfmux_home / ".config/git/ignore").write_text("a\n")
-    assert paths(tmp_path / "work") == {"b", "c", "d", ".gitconfig"}
-    (tfmux_home / ".gitconfig").write_text("[include]\npath = mine/more\n[user] name = x\n")
-    (tfmux_home / "mine/more").write_text("[CORE]\nexcludesfile = ~/mine/ignores\n")
-    (tfmux_home / "mine/ignores").write_text("b\n")
-    assert paths(tmp_path / "work") == {"a", "c", "d", ".gitconfig"}
-    condition = f'[includeIf "gitdir:{tmp_path}/wo*/"]\npath = ~/mine/work\n'
-    with (tfmux_home / ".gitconfig").open("a") as file:
-        file.write(condition + '[includeIf "gitdir:/elsewhere/"]\npath = ~/mine/else\n')
-    (tfmux_home / "mine/work").write_text('[core] excludesFile = "~/mine/for-\\\nwork"\n')
-    (tfmux_home / "mine/else").write_text('[core]\nexcludesFile = ""\n')
-    (tfmux_home / "mine/for-work").write_text("c\n")
-    assert paths(tmp_path / "work") == {"a", "b", "d", ".gitconfig"}
-    (tmp_path / "work/.git/config").write_text("[core]\nexcludesFile =\n")
-    assert paths(tmp_path / "work") == {"a", "b", "c", "d", ".gitconfig"}
 
 
 def test_a_link_by_a_whole_path_that_stays_inside_is_one_inside(tmp_path: Path) -> None:
