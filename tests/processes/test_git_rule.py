@@ -154,7 +154,7 @@ def script(path: Path, line: str) -> None:
 def test_where_git_does_not_answer_its_files_count(
     make_silent: Callable[[Path, Path], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those above the directory, too; and that it was not asked is said."""
+    """Files above the directory count, too; and that git was not asked is said."""
     if make_silent is refuses and os.getuid():
         pytest.skip("only root gives files away")
     repo, tools = tmp_path / "repo", tmp_path / "tools"

@@ -1,4 +1,4 @@
-"""What hosts are sent: files to start in, what git does not ignore, and names of any bytes."""
+"""What hosts are sent: files to start in, and names of any bytes."""
 
 from __future__ import annotations
 
