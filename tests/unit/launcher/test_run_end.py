@@ -1087,6 +1087,42 @@ def test_a_run_that_waits_for_a_server_is_known(
         assert all(f"false in [jobs.{one.tasks[0].job}]" in one.todo for one in endless)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ray start --head",
+        "dask scheduler",
+        "dask worker tcp://a:8786",
+        "dask cuda worker tcp://a:8786",
+        "dask-scheduler --port 8786",
+        "dask-worker tcp://a:8786",
+        "dask-cuda-worker tcp://a:8786",
+        "tensorboard --logdir logs",
+        "python3 -m tensorboard.main --logdir logs",
+        "tensorflow_model_server --port=8500",
+        "tritonserver --model-repository=/models",
+        "jupyter lab --no-browser",
+        "jupyter notebook",
+        "jupyter server",
+        "jupyter-lab",
+        "jupyter-notebook",
+        "mlflow server --port 5000",
+        "mlflow ui",
+        "vllm serve a/model",
+        "python3 -m http.server 8000",
+        "redis-server",
+        "etcd --name a",
+        "spark-class org.apache.spark.deploy.master.Master",
+        "spark-class org.apache.spark.deploy.worker.Worker spark://a:7077",
+        "sleep infinity",
+        "tail -f log",
+        "tail -F log",
+    ],
+)
+def test_a_server_is_known_as_people_start_it(command: str) -> None:
+    assert server_name(command.split())
+
+
 def test_servers_are_known_by_their_first_words() -> None:
     """Behind what only starts them; a word elsewhere in a command says nothing."""
     assert server_name(["env", "A=1", "nice", "dask", "worker", "tcp://a:1"]) == "dask worker"

@@ -723,6 +723,13 @@ case(
     Kind.STUCK,
 )
 case(
+    "NCCL: one of three ranks is in another operation",
+    [victim(0, watchdog(5, "BROADCAST")), victim(1, watchdog(5)), victim(2, watchdog(5))],
+    0,
+    Kind.STUCK,
+    sure=False,
+)
+case(
     "NCCL: one rank has another size",
     [
         victim(0, watchdog(5)),
