@@ -186,7 +186,9 @@ class _Finder(ast.NodeVisitor):
             start, _ = self._span(node)
             inner, _ = self._span(node.operand)
             text = self._source[start:inner].decode()
-            self._note("not left out", node.lineno, start, inner, text.replace("not", "", 1))
+            self._note(
+                "not left out", node.lineno, start, inner, re.sub(r"not\s*", "", text, count=1)
+            )
         self.generic_visit(node)
 
     def visit_Return(self, node: ast.Return) -> None:

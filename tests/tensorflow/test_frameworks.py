@@ -375,6 +375,11 @@ def test_the_task_that_an_error_names() -> None:
     plain = tf.errors.UnavailableError(None, None, "=======\nno such thing")
     assert named_task(plain, ("worker", 0)) is None
     assert socket_reason(plain) == "no such thing"
+    passed_on = (
+        "/job:ps/replica:0/task:1 heard of /job:ps/replica:0/task:0, and told "
+        "/job:worker/replica:0/task:0"
+    )
+    assert named_task(OSError(passed_on), ("worker", 0)) == ("ps", 0)
 
 
 @pytest.mark.parametrize("number", [errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ETIMEDOUT])
