@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -227,50 +227,6 @@ def test_braces_of_the_working_directory(tmp_path: Path) -> None:
             assert up.wait() == 0, up.transcript()
             assert up.log("worker:0", "yes")
         assert load(saved).run.workdir == str(tmp_path / "exp{{1}}")
-
-
-@variants(
-    ("words", "said"),
-    [
-        ([], "there is no command"),
-        (["--"], "there is no command"),
-        (["-n", "0", "--", "true"], "-n 0: write a number of tasks from 1 on"),
-        (["-n", "x", "--", "true"], "invalid int value"),
-        (["-n", "5000", "--", "true"], "5,000 tasks are too many"),
-        (["-n", "3", "-H", "localhost:2", "--", "true"], "-n 3 tasks need 3 slots"),
-        (["-H", "a b", "--", "true"], "'a' is not a host"),
-        (["-H", "tf1:2222,tf2:2222", "-n", "3", "--", "true"], "the hosts have 2"),
-        (["-x", "TFMUX_NOT_SET", "--", "true"], "it is not set here: write -x NAME=VALUE"),
-        (["--identity", "k", "--", "true"], "--identity is for hosts that are reached by SSH"),
-        (["--nnodes", "2", "--", "true"], "--nnodes: write the hosts with their numbers of tasks"),
-        (["--master_addr=tf1", "--", "true"], "rank 0's host and a free port are chosen"),
-        (["-npernode", "2", "--", "true"], "npernode: write the hosts with their numbers"),
-        (["--no-such", "--", "true"], "unrecognized arguments: --no-such"),
-        (["-H", "-x", "--", "true"], "expected one argument"),
-        (["-H", "tf1", "--hostfile", "x", "--", "true"], "remove one of them"),
-        (["--hostfile", "nothing", "--", "true"], "No such file"),
-        (["--ps", "tf1", "--", "true"], "--ps and --workers go together"),
-        (["--ps", "a", "--workers", "b", "-n", "2", "--", "x"], "-n does not go with --ps"),
-        (["--framework", "pytorch", "--", "true"], 'did you mean "torch"?'),
-        (["--max-restarts", "3", "--", "true"], "one of torch, jax, mpi-like"),
-        (["--framework", "jax", "--max-restarts", "-1", "--", "x"], "a number from 0 on"),
-        (["--name", "a b", "--", "true"], "write a name of letters"),
-        (["--", "echo", "{rnk}"], "unknown placeholder {rnk}: did you mean {rank}?"),
-        (["--workdir", "nothing", "--", "true"], "nothing"),
-        (["--workdir", "~nosuchuser/x", "--", "true"], "there is no such user"),
-        (["--save", "/proc/x/y.toml", "--", "true"], "cannot be saved"),
-        (["--save", f"{'x' * 300}.toml", "--", "true"], "File name too long"),
-        (["--address", "a", "-H", "tf1", "--", "true"], "localhost, which is not among"),
-        (["--address", "a b", "-H", "localhost,tf1", "--", "true"], "blanks or quotes"),
-    ],
-    test=4,
-)
-def test_bad_usage_starts_nothing(here: Path, words: Sequence[str], said: str) -> None:
-    """Given options of `tfmux run` that are wrong or contradict each other, when it is called, then
-    exit 2, and stderr says what is wrong or what to write instead."""
-    with run_command_run(here, "--headless", *words) as up:
-        assert up.wait() == 2, up.said
-    assert said in up.said
 
 
 ALL = ("ps:0", "worker:0")

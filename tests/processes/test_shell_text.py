@@ -324,36 +324,6 @@ def test_a_definition_of_another_program(
     assert imports_run(tmp_path, "plan", "made.toml").returncode == 0
 
 
-@variants(
-    ("name", "text", "said"),
-    [
-        ("notes.txt", "please run it on tf1 and tf2\n", "'please' is not a host"),
-        ("job.yaml", "kind: Deployment\nspec: {}\n", "a Kubernetes Deployment"),
-        ("job.yaml", "kind: TFJob\nspec: {tfReplicaSpecs: {PS: {replicas: 9999}}}\n", "replicas"),
-        ("c.yml", "services:\n  web: {image: nginx}\n", "none is a ps, worker"),
-        ("c.yml", "services:\n  web: [\n", "not valid YAML: line"),
-        ("c.yml", f"services:\n  a: {'[' * 5000}\n", "not valid YAML: it is nested too deeply"),
-        ("c.yml", "services:\n" + "#" * (1 << 20), "larger than 1 MiB"),
-        (
-            "train.py",
-            "import tensorflow as tf\nprint(tf)\n",
-            "a Python program in which no cluster",
-        ),
-        ("x", "\0\1\2", "this is not text"),
-        ("", "", "Is a directory"),
-    ],
-    test=3,
-)
-def test_a_text_that_is_no_cluster(tmp_path: Path, name: str, text: str, said: str) -> None:
-    """Given a text that is no cluster, when it is imported, then exit 2, nothing on stdout, and a
-    sentence that says what it is."""
-    if name:
-        (tmp_path / name).write_text(text)
-    done = imports_run(tmp_path, "import", name or ".")
-    assert done.returncode == 2 and done.stdout == ""
-    assert said in done.stderr and "Traceback" not in done.stderr
-
-
 @pytest.mark.prove
 def test_other_commands_name_the_way(tmp_path: Path) -> None:
     """Given a host file or a TFJob, when it is launched, checked or planned, then exit 2 says what

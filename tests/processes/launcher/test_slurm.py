@@ -19,7 +19,6 @@ from launcher.plan.planner import make_plan
 from launcher.preflight import report_schema
 from launcher.slurm.login import LocalCommands, NoAnswerError, SlurmError
 from launcher.slurm.script import batch_script, request_of
-from tests.support.budgets import variants
 from tests.support.cluster_texts import SALLOC, UNLISTED_HOSTS
 from tests.support.cluster_texts import cluster_on_slurm as cluster
 from tests.support.command import run, write
@@ -110,30 +109,6 @@ def test_the_program_of_the_agents_is_cut() -> None:
     changed = [(a, b) for a, b in zip(whole, cut, strict=True) if a != b]
     assert len(changed) == 1 and len(changed[0][0]) > 10_000
     assert re.fullmatch(r"agent='\S{33}… \([\d,]+ characters; whole with --json\)", changed[0][1])
-
-
-@pytest.mark.usefixtures("secret")
-@variants(
-    ("old", "new", "said"),
-    [
-        ("[jobs", '[hosts.tf1]\nssh = "tf1"\n[jobs', "the hosts come from Slurm, as node0"),
-        ("node1:auto", "node2:auto", "Slurm gives node0 … node1: use one of them, or ask for more"),
-        ('time = "04:00:00"', "", "the time limit is missing"),
-        ('time = "04:00:00"', 'time = "soon"', "write a time in quotes"),
-        ("nodes = 2", "nodes = 0", "nodes"),
-        ('partition = "gpu"', 'job = "1"', "nothing is asked of Slurm with job"),
-        ('partition = "gpu"', 'job = "x; true"', "write the id of a job"),
-    ],
-    test=1,
-)
-def test_files_that_contradict_themselves_start_nothing(
-    tmp_path: Path, old: str, new: str, said: str
-) -> None:
-    """Exit 2, from `up` and from `check`, before Slurm is asked."""
-    file = write(tmp_path, FILE.replace(old, new))
-    for words in (("up", str(file), "--headless"), ("check", str(file))):
-        done = run(*words)
-        assert done.returncode == 2 and said in done.stderr, (words, done.stdout, done.stderr)
 
 
 RULES = Rules(lease=60.0, grace=5.0, on_disconnect="stop")

@@ -499,23 +499,6 @@ def test_the_plan_says_what_is_imported(runs_folder: Path) -> None:
     assert answer["tasks"][0]["argv"][1:3] == ["-u", "task.py"]
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        ('"tensorflow"', 'write true, false or a list of modules, such as ["torch"]'),
-        ("[1]", "write the names of modules in quotes"),
-        ('["torch nn"]', "write the names of modules in quotes"),
-        ('["./torch.py"]', "write the names of modules in quotes"),
-        ("{}", "write true, false or a list of modules"),
-    ],
-)
-def test_other_values_are_errors_of_the_file(runs_folder: Path, value: str, expected: str) -> None:
-    """Key and line are named."""
-    done = run("plan", str(cluster(runs_folder, value)))
-    assert done.returncode == 2
-    assert expected in done.stderr and "warm" in done.stderr
-
-
 def test_false_starts_each_task_in_its_stage(runs_folder: Path) -> None:
     """No process before it."""
     with Up("up", str(cluster(runs_folder, "false")), "--json") as up:
