@@ -22,7 +22,7 @@ import pytest
 from docs import events
 from launcher.errors import TfmuxError
 from launcher.ids import TaskId
-from launcher.paths import config_home, runs_home, tilde
+from launcher.paths import config_home, tilde
 from launcher.run.snapshot import AllocationView
 from launcher.run.states import RunPhase
 from launcher.session.run_list import ActiveHost, ListedRun, active_runs_json, active_runs_schema
@@ -35,6 +35,7 @@ from tests.support.command import Up, run, write
 from tests.support.manual import DOCS
 from tests.support.paths import REPOSITORY
 from tests.support.patience import PATIENCE, wait_until
+from tests.support.recorded import FAILED, GOOD, Recording
 from tests.support.terminal import Terminal, cluster, living
 from tui import extras
 from tui.commands import doctor
@@ -247,12 +248,11 @@ def test_plan_writes_nothing_that_a_terminal_acts_on(tmp_path: Path) -> None:
     assert "\x1b]52;c;b25l\x07" in command.run("plan", str(file)).stdout
 
 
-def test_logs_of_a_task_that_is_not_there(tmp_path: Path) -> None:
+def test_logs_of_a_task_that_is_not_there(recorded: Recording) -> None:
     """Also where its name is none: the tasks that there are, and wrong usage."""
-    command.run("up", str(write(tmp_path, CLUSTER)), "--headless")
-    ((folder,), _) = RunFolder.scan()
+    run_id = recorded(GOOD).run_id
     for name in ("worker:7", "worker:x", "worker", ":"):
-        done = command.run("logs", folder.run_id, name)
+        done = command.run("logs", run_id, name)
         assert done.returncode == 2, done.stderr
         assert done.stderr == f"tfmux: the run has no task {name!r}; it has worker:0\n"
 
@@ -476,15 +476,6 @@ def test_a_missing_extra_is_said_in_one_line(
     assert said in str(error.value) and "\n" not in str(error.value)
 
 
-FILE = cluster_text(
-    {"worker": {"tasks": 2, "ready": "started"}},
-    "two",
-    command=["sh", "-c", "echo step 1 loss 0.5; exit {index}"],
-    workdir="",
-    success="all",
-)
-
-
 def _strict(schema: Any) -> Any:
     """The schema with no further keys allowed."""
     if isinstance(schema, list):
@@ -530,16 +521,16 @@ def test_the_events_of_four_hosts() -> None:
     _check([json.loads(line) for line in lines])
 
 
-def test_the_events_of_a_run(tmp_path: Path) -> None:
+def test_the_events_of_a_run(recorded: Recording) -> None:
     """What `--json` prints, the failure of a task and its receipt among it, and what is kept."""
-    with Up("up", str(write(tmp_path, FILE)), "--json") as up:
-        assert up.wait() == 1, up.transcript()
-        _check(up.events)
-        assert {event["event"] for event in up.events} == {
-            "run", "host", "task", "metric", "receipt", "log", "end",
-        }  # fmt: skip
-        kept = runs_home() / up.run_id / "events.jsonl"
-    _check([json.loads(line) for line in kept.read_text().splitlines()])
+    up = recorded(FAILED)
+    assert up.code == 1
+    _check(up.events)
+    assert {event["event"] for event in up.events} == {
+        "run", "host", "task", "metric", "receipt", "log", "end",
+    }  # fmt: skip
+    kept = (up.folder / "events.jsonl").read_text()
+    _check([json.loads(line) for line in kept.splitlines()])
 
 
 WORDS = {
@@ -568,23 +559,15 @@ def test_only_placeholders_are_replaced() -> None:
     assert "{epoch} is passed on as it is, and {rank} beside it is replaced" in done.stderr
 
 
-@variants(
-    ("words", "message"),
+@pytest.mark.prove
+@pytest.mark.parametrize(
+    ("words", "said"),
     [
-        (
-            ["--", "echo", "{rnak}"],
-            "word 2 of the command: unknown placeholder {rnak}: did",
-        ),
-        (["--", "echo", "{port.ps.0}"], "word 2 of the command: {port.ps.0}: there is no job ps"),
-        (["--name", "bad name", "--", "echo"], "--name: write a name of letters"),
-        (["--workdir", "/nowhere", "--", "echo"], "--workdir: no such directory: /nowhere"),
-        (["--", "A=1", "B=x y", "echo"], "A=1 is not a program: write -x A=1 -x 'B=x y' before"),
-        (["--", "python3 t.py --lr 1"], "is one word: write python3 t.py --lr 1"),
-        (["--", "echo a > b"], "is one word: write sh -c 'echo a > b'"),
+        (["--address", "a", "-H", "tf1"], "localhost, which is not among"),
+        (["--address", "a b", "-H", "localhost,tf1"], "blanks or quotes"),
     ],
-    test=2,
 )
-def test_a_mistake_names_the_argument(words: list[str], message: str) -> None:
-    """There is no file whose line could be named, and nothing is started."""
-    done = run("run", *words)
-    assert done.returncode == 2 and message in done.stderr and "line" not in done.stderr
+def test_an_address_that_is_wrong_is_named(words: list[str], said: str) -> None:
+    """Given hosts that `ssh -G` is asked about, then exit 2, and nothing is started."""
+    done = run("run", "--headless", *words, "--", "true")
+    assert done.returncode == 2 and said in done.stderr

@@ -22,6 +22,8 @@ from tests.support.budgets import soak, variants
 from tests.support.cluster_texts import one_task
 from tests.support.command import Up, run, write
 from tests.support.patience import wait_until
+from tests.support.recorded import FAILED, Recording
+from tests.support.recorded import GOOD as ENDED_WELL
 from tests.testbed.inprocess import SshServer
 from tui.commands.plan import output_schema
 from tui.headless import run_headless
@@ -60,10 +62,10 @@ def test_several_files_need_a_terminal(tmp_path: Path) -> None:
     assert not RunFolder.all()
 
 
-def test_json_is_one_event_a_line_with_the_documented_keys(tmp_path: Path) -> None:
+def test_json_is_one_event_a_line_with_the_documented_keys(recorded: Recording) -> None:
     """Every event has time and event; the task goes through its states in order."""
-    with Up("up", str(write(tmp_path, GOOD)), "--json") as up:
-        assert up.wait() == 0
+    up = recorded(ENDED_WELL)
+    assert up.code == 0
     assert all(isinstance(e["time"], float) and e["event"] for e in up.events)
     states = [e["state"] for e in up.of("task")]
     assert [s for i, s in enumerate(states) if s not in states[:i]] == [
@@ -119,13 +121,12 @@ def test_plan_shows_the_exact_command_and_starts_nothing(tmp_path: Path) -> None
     assert not runs_home().exists()
 
 
-def test_a_task_that_fails_is_named_with_its_last_lines(tmp_path: Path) -> None:
+def test_a_task_that_fails_is_named_with_its_last_lines(recorded: Recording) -> None:
     """Exit 1; stderr has the task, the host, the status and the last lines."""
-    script = "import sys; print('the last words'); sys.exit(3)"
-    done = run("up", str(write(tmp_path, one_task(script))), "--headless")
-    assert done.returncode == 1
-    assert "first failure: worker:0 on localhost: exit 3" in done.stderr
-    assert "the last words" in done.stderr
+    failed = recorded(FAILED)
+    assert failed.code == 1
+    assert "first failure: worker:1 on localhost: exit 1" in failed.said
+    assert "step 1 loss 0.5" in failed.said
 
 
 def test_no_line_is_lost_before_the_output_begins(
@@ -156,14 +157,6 @@ def test_a_run_without_room_for_its_folder_leaves_none(tmp_path: Path) -> None:
     assert done.returncode == 2 and "cannot be written: File too large" in done.stderr, done
     done = run("kill", "--all")
     assert (done.returncode, done.stderr) == (0, "tfmux: no active runs\n")
-
-
-def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
-    """A failed exec is a failed task with the reason."""
-    text = one_task("").replace('"{python}"', '"/no/such/program"')
-    done = run("up", str(write(tmp_path, text)), "--headless")
-    assert done.returncode == 1
-    assert "/no/such/program: No such file or directory" in done.stderr
 
 
 def test_a_port_in_use_names_its_holder_and_starts_nothing(tmp_path: Path) -> None:

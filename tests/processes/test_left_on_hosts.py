@@ -19,6 +19,7 @@ from tests.support.budgets import variants
 from tests.support.cluster_texts import cluster_text, one_task
 from tests.support.command import Up, python_task, write
 from tests.support.patience import wait_until
+from tests.support.recorded import GOOD, Recording
 from tests.support.scenario import gone, ready, receipt
 from tests.testbed import proc
 from tests.testbed.frozen import Freezer
@@ -246,15 +247,12 @@ def test_a_run_is_listed_until_somebody_forgets_it(doubtful: str) -> None:
     assert command.run("kill", doubtful).returncode == 4, "it is no success for that"
 
 
-def test_forgetting_is_for_one_run(tmp_path: Path) -> None:
+def test_forgetting_is_for_one_run(recorded: Recording) -> None:
     """And none that has ended well is touched."""
     done = command.run("kill", "--all", "--forget")
     assert done.returncode == 2 and "--forget is for one run" in done.stderr
-    file = write(tmp_path, one_task("print('done')", ready={"log": "done"}))
-    with Up("up", str(file), "--json") as up:
-        assert up.wait() == 0, up.transcript()
-        done = command.run("kill", "--forget", up.run_id)
-        assert done.returncode == 0 and "has ended already, confirmed" in done.stderr
+    done = command.run("kill", "--forget", recorded(GOOD).run_id)
+    assert done.returncode == 0 and "has ended already, confirmed" in done.stderr
 
 
 SURVIVORS_TASK = """

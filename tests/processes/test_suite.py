@@ -21,6 +21,7 @@ from tests.support import forked
 from tests.support.forked import ForkServer, Process
 from tests.support.paths import REPOSITORY
 from tests.support.patience import PATIENCE, wait_until
+from tests.support.recorded import GOOD, record
 from tests.testbed import guard, proc, sweeper
 
 SHOWS = """\
@@ -139,6 +140,18 @@ def test_several_threads_wait_for_one(server: ForkServer, folder: Path) -> None:
         found = [pool.submit(process.wait, *limit) for limit in [(), (PATIENCE,)] * 4]
         process.kill()
         assert [each.result() for each in found] == [-signal.SIGKILL] * 8
+
+
+def test_a_recorded_run_is_made_once_and_each_reader_has_its_own_copy(tmp_path: Path) -> None:
+    """Given one that cannot be made, then each reader is told why."""
+    first = record(tmp_path, GOOD)
+    (first.folder / "events.jsonl").unlink()
+    second = record(tmp_path, GOOD)
+    assert second == first and second.code == 0
+    assert (second.folder / "events.jsonl").read_bytes()
+    for _ in range(2):
+        with pytest.raises(AssertionError, match="not recorded"):
+            record(tmp_path, "no cluster file")
 
 
 def test_each_launch_is_counted_with_its_test(
