@@ -323,6 +323,12 @@ class Copied:
             return self._listed.get(place) or Listed(place, "", "d", 0o755, 0, "")
         return self._listed.get(place)
 
+    def below(self, path: str) -> Iterator[str]:
+        """Yields the paths of the files and links below a directory."""
+        place = self._followed(path)
+        prefix = "" if place in ("", ".") else f"{place}/"
+        return (each for each in self._listed if each.startswith(prefix))
+
     def local(self, path: str) -> str:
         """The path on this machine that a path has, or would have if it were copied; or nothing."""
         for tree in reversed(self._trees):  # data directories come after the one that they are in

@@ -99,7 +99,7 @@ def left_out_module(task: TaskPlan, copied: Copied) -> str:
     parts = module_of(task)
     if len(parts) < 2 or not copied.find(f"{parts[0]}/__init__.py"):
         return ""
-    return _find_module(".", parts, copied)[1]
+    return find_module(".", parts, copied)[1]
 
 
 def other_files(plan: Plan, host: HostPlan, copied: Copied) -> Iterator[tuple[TaskId, str]]:
@@ -129,7 +129,7 @@ def other_files(plan: Plan, host: HostPlan, copied: Copied) -> Iterator[tuple[Ta
         if found:
             programs, root = [found], posixpath.dirname(found.path) or "."
         elif parts := module_of(task):
-            programs, root = _find_module(".", (*parts, "__main__"), copied)[0], "."
+            programs, root = find_module(".", (*parts, "__main__"), copied)[0], "."
         else:
             continue
         key = "/".join(each.path for each in programs)
@@ -154,9 +154,7 @@ def above_workdir(plan: Plan, host: HostPlan) -> Iterator[tuple[TaskId, str]]:
                     yield task.id, path
 
 
-def _find_module(
-    folder: str, parts: Sequence[str], copied: Copied
-) -> tuple[list[Listed], str, str]:
+def find_module(folder: str, parts: Sequence[str], copied: Copied) -> tuple[list[Listed], str, str]:
     """The files that are read when a module is imported from a directory; why one of them is not
     copied, though it is on this machine, and the name of that one."""
     files: list[Listed] = []
@@ -190,7 +188,7 @@ def _imports(programs: Sequence[Listed], root: str, copied: Copied) -> Iterator[
     while todo:
         file = todo.pop(0)
         for folder, parts in _imported(file, root):
-            found, why, name = _find_module(folder, parts, copied)
+            found, why, name = find_module(folder, parts, copied)
             if why and why not in told:
                 told.add(why)
                 yield f"{file.path} imports {name}, but {why}"

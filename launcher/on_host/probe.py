@@ -86,11 +86,20 @@ print(util.find_spec(sys.argv[1]) is not None)
 """
 
 
-_OFFERED = """
+_MODULES = """
 import json, sys
 from importlib import util
+if sys.path[:1] == [""]:
+    del sys.path[0]
+missing = []
+for name in json.loads(sys.argv[1]):
+    try:
+        if util.find_spec(name) is None:
+            missing.append(name)
+    except (ImportError, ValueError, AttributeError):
+        pass
 print()
-print(json.dumps([sys.version.split()[0], util.find_spec(sys.argv[1]) is not None]))
+print(json.dumps({"version": sys.version.split()[0], "missing": missing}))
 """
 _PLACES = (
     "~/venv*",
@@ -145,27 +154,41 @@ def python(asked: Question) -> Said:
         return {"failed": last[:300] or "it printed nothing"}
 
 
+def modules(asked: Question) -> Said:
+    """The modules that an interpreter does not have, with its `options`, variables and shells.
+    Nothing is imported."""
+    python = os.path.expanduser(asked["python"])
+    names = json.dumps(asked["modules"])
+    argv = (*asked["shell"], python, *asked["options"], "-c", _MODULES, names)
+    last, why = _last_line(argv, asked["env"], asked["cwd"])
+    try:
+        found = {} if why else json.loads(last)
+        return {"version": found["version"], "missing": found["missing"]}
+    except (ValueError, KeyError, TypeError):
+        return {"failed": why or last[:300] or "it printed nothing"}
+
+
 def pythons(asked: Question) -> Said:
-    """Interpreters of the usual places that have a module, each with its version: those that were
-    used before (`known`) first. An interpreter of another user is not started."""
-    module, deadline = asked["module"], time.monotonic() + _OFFER_SECONDS
+    """Interpreters of the usual places that have all `modules`, each with its version: those that
+    were used before (`known`) first. An interpreter of another user is not started."""
+    names, deadline = asked["modules"], time.monotonic() + _OFFER_SECONDS
     found: list[tuple[str, str]] = []
     tried = 0
-    for program in _candidates(module, asked["known"]):
+    for program in _candidates(names[0], asked["known"]):
         seconds = deadline - time.monotonic()
         if tried == _MOST_TRIED or len(found) == _MOST_OFFERED or seconds <= 0:
             break
         tried += 1
-        argv = (program, "-c", _OFFERED, module)
+        argv = (program, "-c", _MODULES, json.dumps(names))
         try:
             said = ask_program(argv, seconds)
             if said is None:
                 continue
-            version, has = json.loads(said.out.decode().strip().splitlines()[-1])
-        except (OSError, ValueError, IndexError):
+            answer = json.loads(said.out.decode().strip().splitlines()[-1])
+            if answer["missing"] == []:
+                found.append((program, str(answer["version"])))
+        except (OSError, ValueError, IndexError, KeyError, TypeError):
             continue
-        if has is True:
-            found.append((program, str(version)))
     return {"found": found}
 
 
@@ -191,7 +214,8 @@ def _with_module(module: str) -> Iterator[str]:
     for place in _PLACES:
         for prefix in sorted(glob.glob(os.path.expanduser(place)), reverse=True):
             libraries = os.path.join(glob.escape(prefix), "lib*", "python3*", "*-packages")
-            if next(glob.iglob(os.path.join(libraries, module)), None):
+            places = (os.path.join(libraries, name) for name in (module, f"{module}.py"))
+            if any(next(glob.iglob(place), None) for place in places):
                 yield os.path.join(prefix, "bin", "python3")
                 yield os.path.join(prefix, "bin", "python")
 
@@ -383,7 +407,9 @@ ANSWERS: dict[str, Callable[[Question, Folders], Said]] = {
     "clock": lambda asked, folders: {"time": time.time()},
     "account": lambda asked, folders: account(),
     "python": lambda asked, folders: python(asked),  # python, env, shell, cwd
-    "pythons": lambda asked, folders: pythons(asked),  # module, known
+    "pythons": lambda asked, folders: pythons(asked),  # modules, known
+    # python, options, modules, env, shell, cwd
+    "modules": lambda asked, folders: modules(asked),
     "command": lambda asked, folders: command(asked),  # program, module, env, shell, cwd
     "mpi": lambda asked, folders: mpi(asked),  # program, env, shell, cwd
     "gpus": lambda asked, folders: NvidiaSmi().inventory(),

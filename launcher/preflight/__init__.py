@@ -6,6 +6,8 @@
     evaluation     pure functions that turn answers into findings
     reachability   which host must reach which task, and what the outcome of a connection means
     commands       checks of programs, modules and scripts of the tasks' commands
+    modules        checks of what Python programs import
+    distributions  packages that bring modules of another name
     findings       severities, checks, findings, outcomes of connections
     known_pythons  interpreters that past runs have used
     repairs        settings that repair findings; equal findings of several hosts together

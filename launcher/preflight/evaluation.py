@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Container, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..cluster.addresses import is_loopback
 from ..cluster.choices import Framework, OnFailure
@@ -29,13 +29,18 @@ from ..plan.shell_text import ShellText, shell_texts
 from ..printable import printable
 from ..quantities import age, counted, size
 from ..run.gpus import GpuView, holders
+from .distributions import REMOVED, advice
 from .findings import HOST_FAILURES, Check, Finding, Severity, blocking, passed, warning
 from .probes import (
     AccountAnswer,
     DiskSpaceAnswer,
     LogdirAnswer,
+    ModulesAnswer,
     PythonAnswer,
 )
+
+if TYPE_CHECKING:
+    from .modules import MissingModules
 
 DISK_FULL = 16 * 1024**2
 DISK_LOW = 1024**3
@@ -52,6 +57,8 @@ COPY_LARGE = 1024**3
 """Bytes of a copy from which on somebody should know."""
 MOST_FILES = 8
 """Files that are named by commands and not copied, of one host."""
+_MOST_MODULES = 6
+"""Missing modules that are named."""
 TRAINER_PYTHON = (3, 10)
 """The oldest Python that the bundled trainer runs in."""
 _VERSION = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})")
@@ -168,6 +175,47 @@ def tensorflow(
     make = blocking if needed else warning
     about = (Check.TENSORFLOW, "tensorflow-missing", host, "missing", sentence, todo)
     return make(*about, offer=offer)
+
+
+def modules(
+    host: str, python: str, answer: ModulesAnswer, found: MissingModules, offer: str
+) -> Finding:
+    """Reports modules that programs import and the interpreter does not have; `offer` is one that
+    has them all."""
+    names = [module.name for module in found.modules]
+    first = found.modules[0]
+    shown = ", ".join(names[:_MOST_MODULES]) + (", …" if len(names) > _MOST_MODULES else "")
+    place = f"{first.file}, line {first.line}"
+    sentence = f"{python} does not have {shown}, which {place}"
+    sentence += ", imports" if len(names) == 1 else ", and others import"
+    gone = [name for name in names if name in REMOVED]
+    if gone and REMOVED[gone[0]] <= (answer.numbers or (3, 0))[1]:
+        sentence += f"; Python has no {gone[0]} since 3.{REMOVED[gone[0]]}"
+    todo = advice(python, names)
+    if offer:
+        todo = f"{_offered(offer)}: that one has {'it' if len(names) == 1 else 'them'}"
+    brief = f"no {names[0]}" + (f" and {len(names) - 1} more" if names[1:] else "")
+    about = (Check.PYTHON, "module-missing", host, brief)
+    if not first.certain:
+        sentence += "; the program goes on without" if len(names) == 1 else "; it goes on without"
+        return warning(*about, sentence, todo, task=found.task.id)
+    if found.unless:
+        return warning(*about, f"{sentence}, unless {found.unless}", todo, task=found.task.id)
+    return blocking(*about, sentence, todo, task=found.task.id, offer=offer)
+
+
+def syntax(
+    host: str, task: TaskId, place: str, why: str, said: str, *, sure: bool, unless: str
+) -> Finding:
+    """Reports a file that a Python cannot read, which `said` names; it is `sure` that the task's
+    program ends with that."""
+    sentence = f"{place}: {why} ({said})"
+    todo = "correct it, or set another python for the host"
+    about = (Check.COMMAND, "script-syntax", host, "not valid")
+    if sure and not unless:
+        return blocking(*about, sentence, todo, task=task)
+    sentence += f", unless {unless}" if unless else ": its imports were not checked"
+    return warning(*about, sentence, todo, task=task)
 
 
 def command(host: str, tasks: Sequence[TaskId], why: str, *, unless: str = "") -> Finding:

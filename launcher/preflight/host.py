@@ -34,6 +34,7 @@ from . import evaluation, reachability
 from .commands import CommandCheck, may_come, probe_cwd, public_env
 from .findings import Check, Finding, Severity, passed, warning
 from .known_pythons import used_pythons
+from .modules import ModuleCheck
 from .probes import (
     QUICK,
     SLOW,
@@ -118,6 +119,7 @@ class HostCheck:
         self._mark = mark
         self._files = files
         self._shared_marks = shared_marks
+        self._modules = ModuleCheck(cluster, plan, host, session)
         self._unusable: set[str] = set()
         """Directories in which no task can start."""
 
@@ -148,6 +150,7 @@ class HostCheck:
                 self._asked(Check.ADDRESS, Severity.WARN, self._own_address),
                 self._asked(Check.PYTHON, Severity.ERROR, lambda: self._interpret(listing)),
                 self._asked(Check.COMMAND, Severity.ERROR, lambda: self._commands(listing)),
+                self._asked(Check.PYTHON, Severity.WARN, lambda: self._import_check(listing)),
                 self._asked(Check.COMMAND, Severity.WARN, self._mpi),
                 self._asked(Check.GPUS, Severity.WARN, self._gpus),
                 self._asked(Check.DISK, Severity.ERROR, self._room),
@@ -273,6 +276,8 @@ class HostCheck:
         unless = "" if task is None else may_come(self._plan, self._host, task)
         needed = any(_runs_trainer(task.argv) for task in self._tasks)
         used = needed or self._cluster.run.framework is Framework.TENSORFLOW
+        if used and not needed and not answer.there and (copied := await listing) is not None:
+            needed = await self._modules.requires(self._startable(), copied, "tensorflow")
         offer = ""
         if python == self._host.python and (answer.failed or (used and not answer.there)):
             offer = await self._other_python("tensorflow" if used else "json")
@@ -292,12 +297,25 @@ class HostCheck:
     async def _other_python(self, module: str) -> str:
         """An interpreter there that has a module: one that past runs have used, or of a usual
         place; empty where none is found in time."""
-        known = await asyncio.to_thread(used_pythons, self._cluster, self.name)
+        known = await asyncio.to_thread(self._used_pythons)
         try:
-            answer = await self.session.ask(PythonsAnswer, SLOW, module=module, known=known)
+            answer = await self.session.ask(PythonsAnswer, SLOW, modules=[module], known=known)
         except AgentError:
             return ""
         return answer.found[0][0] if answer.found else ""
+
+    def _used_pythons(self) -> list[str]:
+        return used_pythons(self._cluster, self.name)
+
+    async def _import_check(self, listing: asyncio.Task[Copied | None]) -> None:
+        """Looks for the modules that programs import; TensorFlow has a check of its own."""
+        copied = await listing
+        if copied is None:
+            return
+        tensorflow = self._cluster.run.framework is Framework.TENSORFLOW
+        besides = frozenset({"tensorflow"} if tensorflow else ())
+        tasks = self._startable()
+        await self._modules.run(tasks, copied, self._used_pythons, besides, self._report)
 
     async def _commands(self, listing: asyncio.Task[Copied | None]) -> None:
         copied = await listing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
@@ -28,6 +29,7 @@ QUICK = 10.0
 SLOW = PROGRAM_SECONDS + 5.0
 """For checks that start a program there."""
 
+_VERSION = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})")
 Path = Annotated[str, Field(max_length=1 << 16)]
 
 A = TypeVar("A", bound=Answer)
@@ -73,10 +75,26 @@ class PythonAnswer(Answer):
 
 
 class PythonsAnswer(Answer):
-    """Interpreters that have a module, each with its version; none where none was found."""
+    """Interpreters that have some modules, each with its version; none where none was found."""
 
     WHAT = "pythons"
     found: Annotated[tuple[tuple[Text, Text], ...], Field(max_length=16)]
+
+
+class ModulesAnswer(Answer):
+    """Modules that an interpreter does not have, and its version; `failed` says why nothing is
+    known of it."""
+
+    WHAT = "modules"
+    failed: Text = ""
+    version: Text = ""
+    missing: Annotated[tuple[Text, ...], Field(max_length=1000)] = ()
+
+    @property
+    def numbers(self) -> tuple[int, int] | None:
+        """The first two numbers of the version; None where it has none."""
+        match = _VERSION.match(self.version)
+        return (int(match[1]), int(match[2])) if match is not None else None
 
 
 class CommandAnswer(Answer):

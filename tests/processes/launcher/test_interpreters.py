@@ -273,7 +273,7 @@ def environment(place: Path, module: str = "tensorflow") -> Path:
 
 def offered(module: str = "tensorflow", *known: str) -> list[str]:
     """The interpreters that are found in this home."""
-    found = probe.pythons({"module": module, "known": known})["found"]
+    found = probe.pythons({"modules": [module], "known": known})["found"]
     assert all(version == ".".join(map(str, sys.version_info[:3])) for _, version in found)
     home = str(Path.home())
     return [path for path, _ in found if path.startswith((home, "~")) or path in known]
