@@ -148,8 +148,8 @@ class ModuleCheck:
     def _missing(
         self, programs: list[tuple[TaskPlan, ProgramImports]], answer: ModulesAnswer
     ) -> list[MissingModules]:
-        """Those without which a program ends first, then those that may come, then those that it
-        can do without."""
+        """Groups missing modules: first those without which a program ends, then those that may
+        come, then those that it can do without."""
         kinds: dict[tuple[bool, str], dict[str, tuple[TaskPlan, ImportedModule]]] = {}
         for task, imports in programs:
             unless = self._unless(task, imports)

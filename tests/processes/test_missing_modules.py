@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
-from tests.processes.test_offered_python import environment
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import run, write
+from tests.support.environments import LIBRARY, environment
 
 SCRIPTS = {
     "certain.py": "import yaml_a\nfrom cv2_a import x\nimport json, sys\n",
@@ -75,9 +74,7 @@ def test_another_python_of_the_host_is_offered(tfmux_home: Path, tmp_path: Path)
     _, (found,) = findings(tmp_path, jobs, command=["{python}", "train.py"])
     assert found["offer"] == "" and "pip install some_a some_b (a guess" in found["todo"]
     whole = environment(Path.home() / "venv-two", "some_a")
-    (whole.parents[1] / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}").joinpath(
-        "site-packages/some_b.py"
-    ).touch()
+    (whole.parents[1] / LIBRARY / "some_b.py").touch()
     code, (found,) = findings(tmp_path, jobs, command=["{python}", "train.py"])
     assert code == 3 and found["offer"] == str(whole) and str(whole) in found["todo"]
     assert "that one has them" in found["todo"]

@@ -33,6 +33,7 @@ from tests.support.agent_client import Client, family
 from tests.support.agent_frames import RULES
 from tests.support.budgets import soak, variants
 from tests.support.cluster_texts import cluster_text
+from tests.support.environments import environment
 from tests.support.command import run, write
 from tests.support.engine_agent import EngineAgent, find
 from tests.support.patience import PATIENCE, wait_until
@@ -254,21 +255,6 @@ def test_interpreters_that_a_program_starts_have_it_too(folder: Path) -> None:
     """Launchers such as torchrun start the programs in which people want to look."""
     script = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {CAUGHT!r}])"
     assert ran(folder, ("-c", script), STACKS)[1] == "1\n"
-
-
-LIBRARY = f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
-
-
-def environment(place: Path, module: str = "tensorflow") -> Path:
-    """A virtual environment that has a module, by the Python of the tests; returns its program."""
-    (place / LIBRARY / module).mkdir(parents=True)
-    (place / LIBRARY / module / "__init__.py").touch()
-    (place / "bin").mkdir()
-    base = Path(sys.base_prefix) / "bin"
-    (place / "pyvenv.cfg").write_text(f"home = {base}\n")
-    program = place / "bin/python3"
-    program.symlink_to(base / "python3")
-    return program
 
 
 def offered(module: str = "tensorflow", *known: str) -> list[str]:
