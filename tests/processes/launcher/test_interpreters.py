@@ -33,9 +33,9 @@ from tests.support.agent_client import Client, family
 from tests.support.agent_frames import RULES
 from tests.support.budgets import soak, variants
 from tests.support.cluster_texts import cluster_text
-from tests.support.environments import environment
 from tests.support.command import run, write
 from tests.support.engine_agent import EngineAgent, find
+from tests.support.environments import environment
 from tests.support.patience import PATIENCE, wait_until
 
 PYENV = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
