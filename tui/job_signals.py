@@ -33,13 +33,13 @@ def _pass_on(number: int, client: RunClient | None) -> None:
     allocation = client.snapshot().allocation if client is not None else None
     if allocation is None:
         return
-    from launcher.slurm.salloc import job_of  # few need its 20 ms
+    from launcher.slurm.salloc import element_of, job_of  # few need its 20 ms
 
     job = job_of(os.environ)
     if not job or allocation.job != job:
         return
     quiet = subprocess.DEVNULL
-    words = ["scancel", f"--signal={number}", job]
+    words = ["scancel", f"--signal={number}", element_of(os.environ)]
     try:
         subprocess.run(words, stdin=quiet, stdout=quiet, stderr=quiet, timeout=_SECONDS)
     except (OSError, subprocess.TimeoutExpired):

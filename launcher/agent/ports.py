@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pwd
 import socket
 import struct
 from contextlib import suppress
@@ -20,6 +21,7 @@ from .wire import Json
 _NETLINK_SOCK_DIAG = 4
 _SOCK_DIAG_BY_FAMILY = 20
 _LISTEN = 10
+_NOBODY = 65534
 
 
 Sockets = Dict[int, bytes]
@@ -29,13 +31,18 @@ Sockets = Dict[int, bytes]
 def listeners() -> dict[int, Sockets]:
     """The sockets that listen, by port, IPv4 and IPv6 together."""
     found: dict[int, Sockets] = {}
-    try:
-        each = [*_by_netlink(socket.AF_INET), *_by_netlink(socket.AF_INET6)]
-    except OSError:
-        each = [*_by_proc("/proc/net/tcp"), *_by_proc("/proc/net/tcp6")]
-    for port, inode, address in each:
+    each = _listening()
+    for port, inode, address, _ in each:
         found.setdefault(port, {})[inode] = address
     return found
+
+
+def _listening() -> list[tuple[int, int, bytes, int]]:
+    """Port, inode, address and account of each socket that listens."""
+    try:
+        return [*_by_netlink(socket.AF_INET), *_by_netlink(socket.AF_INET6)]
+    except OSError:
+        return [*_by_proc("/proc/net/tcp"), *_by_proc("/proc/net/tcp6")]
 
 
 def loopback(addresses: Iterable[bytes]) -> str:
@@ -51,7 +58,7 @@ def loopback(addresses: Iterable[bytes]) -> str:
     return texts[0] if texts else ""
 
 
-def _by_netlink(family: int) -> Iterable[tuple[int, int, bytes]]:
+def _by_netlink(family: int) -> Iterable[tuple[int, int, bytes, int]]:
     head = struct.Struct("=LHHLL")
     request = struct.pack("=BBBBL48s", family, socket.IPPROTO_TCP, 0, 0, 1 << _LISTEN, b"")
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as link:
@@ -67,13 +74,13 @@ def _by_netlink(family: int) -> Iterable[tuple[int, int, bytes]]:
                 if kind == 2:  # NLMSG_ERROR
                     raise OSError(errno.EPERM, "sock_diag refused")
                 (port,) = struct.unpack_from("!H", raw, at + head.size + 4)
-                (inode,) = struct.unpack_from("=L", raw, at + head.size + 68)
-                source = at + head.size + 8
-                yield port, inode, raw[source : source + (4 if family == socket.AF_INET else 16)]
+                uid, inode = struct.unpack_from("=LL", raw, at + head.size + 64)
+                source, length_of = at + head.size + 8, 4 if family == socket.AF_INET else 16
+                yield port, inode, raw[source : source + length_of], uid
                 at += (length + 3) & ~3
 
 
-def _by_proc(path: str) -> Iterable[tuple[int, int, bytes]]:
+def _by_proc(path: str) -> Iterable[tuple[int, int, bytes, int]]:
     try:
         with open(path) as file:
             lines = file.readlines()[1:]
@@ -84,7 +91,8 @@ def _by_proc(path: str) -> Iterable[tuple[int, int, bytes]]:
         if fields[3] == "0A":
             address, _, port = fields[1].rpartition(":")
             words = [int(address[at : at + 8], 16) for at in range(0, len(address), 8)]
-            yield int(port, 16), int(fields[9]), struct.pack(f"={len(words)}L", *words)
+            packed = struct.pack(f"={len(words)}L", *words)
+            yield int(port, 16), int(fields[9]), packed, int(fields[7])
 
 
 def held(pids: Iterable[int], sockets: Sockets) -> Iterator[tuple[int, bytes]]:
@@ -104,8 +112,8 @@ def held(pids: Iterable[int], sockets: Sockets) -> Iterator[tuple[int, bytes]]:
 
 
 def owner(port: int) -> Json | None:
-    """The process that listens on a port (pid 0 and no command for one whose descriptors we may
-    not see); None when nobody does."""
+    """The process that listens on a port; None when nobody does. For one whose descriptors we may
+    not see pid 0, no command, and the account of its socket, by the kernel."""
     sockets = listeners().get(port)
     if not sockets:
         return None
@@ -115,7 +123,7 @@ def owner(port: int) -> Json | None:
     except OSError:  # no descriptor is left
         pid = None
     if pid is None:
-        return {"port": port, "pid": 0, "command": ""}
+        return {"port": port, "pid": 0, "command": "", **_account(port)}
     command, task = short_name(pid), ""
 
     def read() -> None:
@@ -127,6 +135,24 @@ def owner(port: int) -> Json | None:
     with suppress(OSError):  # no thread can be started
         bounded(read)
     return {"port": port, "pid": pid, "command": command, "task": task}
+
+
+def _account(port: int) -> Json:
+    """The account that has made a socket, and whether it is ours; empty where the kernel does not
+    tell, as of an account outside of a user namespace."""
+    uid = next((uid for found, _, _, uid in _listening() if found == port), _NOBODY)
+    if uid == _NOBODY:
+        return {}
+    name = f"uid {uid}"
+
+    def read() -> None:
+        nonlocal name
+        with suppress(KeyError):
+            name = pwd.getpwuid(uid).pw_name
+
+    with suppress(OSError):  # no thread can be started
+        bounded(read)
+    return {"account": name, "own": uid == os.getuid()}
 
 
 def look(check: Iterable[int], candidates: Iterable[int]) -> Json:

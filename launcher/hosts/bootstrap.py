@@ -132,6 +132,28 @@ ENGINE_LINE = (
 """The program by which an engine starts an agent: its argument is the host's name, its input
 `engine_payload` as a line."""
 
+_OF_SLURM = ("SLURM_", "SRUN_")
+_OF_THE_CLUSTER = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT", "SLURM_SACK")
+WITHOUT_JOB = """\
+for name in $(env | sed -n -e 's/^\\(S[LR]U[A-Z]*_[A-Za-z0-9_]*\\)=.*/\\1/p'); do
+    case $name in
+        SLURM_CONF*|SLURM_CLUSTERS|SLURM_JWT*|SLURM_SACK*) ;;
+        SLURM_*|SRUN_*) unset "$name" ;;
+    esac
+done"""
+"""What `without_job` does, for a shell."""
+
+
+def without_job(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment without variables of a Slurm job, or of a person who sets options of srun:
+    for srun all of them are options, and those of another job are none of this run's tasks. Which
+    cluster it is stays."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if not name.startswith(_OF_SLURM) or name.startswith(_OF_THE_CLUSTER)
+    }
+
 
 # --- settings -----------------------------------------------------------------------------
 

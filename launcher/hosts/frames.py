@@ -100,13 +100,15 @@ class StartProblem(Frame):
 
 
 class PortOwner(Frame):
-    """A process that listens on a port: pid 0 where we may not see whose it is. `task` is the tag
-    of a run's process."""
+    """A process that listens on a port: pid 0 where we may not see which it is, then perhaps with
+    its account, and whether that is ours. `task` is the tag of a run's process."""
 
     port: Port
     pid: Pid
     command: Text
     task: Text = ""
+    account: Text = ""
+    own: bool = False
 
     @property
     def run(self) -> str:
@@ -115,8 +117,12 @@ class PortOwner(Frame):
 
     def __str__(self) -> str:
         """`pid 12 of worker:0 of the run R (python -m trainer …)`."""
+        if not self.pid and self.own:
+            return "a process of this account that is not seen here, or one that is ending"
         if not self.pid:
-            return "another user's process, or one that is ending"
+            return (
+                f"a process of {printable(self.account) or 'another user'}, or one that is ending"
+            )
         run, _, rest = self.task.partition("/")
         by = f" of {rest.rpartition('/')[0]} of the run {run}" if run else ""
         return printable(f"pid {self.pid}{by} ({self.command})")

@@ -64,7 +64,8 @@ def transport_factory(host: HostPlan, logins: SshConnector | None) -> TransportF
         return await log_in(bootstrap.command(host.python, run_id, nonce), beside)
 
     async def through_login(run_id: str, nonce: str, beside: Transport | None) -> Transport:
-        words = [*host.via, *bootstrap.argv(host.python, run_id, nonce)]
+        words = ["sh", "-c", f'{bootstrap.WITHOUT_JOB}; exec "$@"', "sh"]
+        words += [*host.via, *bootstrap.argv(host.python, run_id, nonce)]
         return await log_in(f"exec {shlex.join(words)}", beside)
 
     async def log_in(command: str, beside: Transport | None) -> Transport:
@@ -105,8 +106,9 @@ async def open_via(host: HostPlan, run_id: str, nonce: str) -> ViaTransport:
         argv = [word.replace(COMMAND, line) for word in host.via]
     else:
         argv = [*host.via, *bootstrap.argv(*words)]
+    env = bootstrap.without_job(os.environ) if host.has_agent else None
     try:
-        transport = await ViaTransport.open(argv)
+        transport = await ViaTransport.open(argv, env)
     except OSError as error:
         raise errors.not_started(error) from error
     transport.errors = errors

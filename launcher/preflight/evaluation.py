@@ -519,6 +519,8 @@ def ports(
         todo = "end that process, or use another port"
         if each.run:
             todo = f"end that run: tfmux kill {each.run}"
+        elif each.account and not each.own:
+            todo = "use another port, or auto"
         sentence = each.problem
         brief = f"{each.port} in use"
         task = tasks.get(each.port)

@@ -235,11 +235,12 @@ class Allocation:
         while True:
             self._look_now.clear()
             state = await self._poll()
-            if state is not None and (state.over or not state.nodes):
+            states = {view.state for view in self._data.hosts.values()}
+            heard = state is not None and state.unknown and HostState.UP in states
+            if state is not None and (state.over or not state.nodes) and not heard:
                 self._report_end(state)
                 return
-            views = self._data.hosts.values()
-            lost = any(view.state is HostState.LOST for view in views)
+            lost = HostState.LOST in states
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOST_PACE if lost else None):
                     await self._look_now.wait()

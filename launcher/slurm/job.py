@@ -11,6 +11,8 @@ the end, and what Slurm's word is about, are these steps alone.
 from __future__ import annotations
 
 import asyncio
+import calendar
+import os
 import re
 import time
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -58,9 +60,23 @@ _WAITING = frozenset(
     "PENDING CONFIGURING REQUEUED REQUEUE_HOLD REQUEUE_FED RESV_DEL_HOLD SPECIAL_EXIT".split()
 )
 _AT_WORK = frozenset("RUNNING SUSPENDED RESIZING SIGNALING STAGE_OUT STOPPED".split())
+_ENDED = frozenset(
+    "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED "
+    "TIMEOUT".split()
+)
+_ROW = "%A|%T|%S|%N|%r"
+"""Format of squeue: id, state, start, nodes and reason of a job. Asked for the last element of an
+array, or for a heterogeneous job, it prints others', too. A reason may be anybody's text."""
 _PARTS = re.compile(r"(?:^|\s)Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S+)")
 """What a job has on some of its nodes, in `scontrol -d show job`."""
 _GRES = re.compile(r"([A-Za-z_][\w.-]*(?::[A-Za-z_][\w.-]*)?):(\d{1,9})(?=[(,]|$)")
+_COMPLETING = "COMPLETING"
+_UNKNOWN = "GONE"
+_UP = frozenset("allocated blocked completing idle maint mixed planned reserved".split())
+_HARMLESS = "+$-@"
+"""Marks behind a node's state: of jobs that end, of reservations and plans."""
+_LONGEST_RECORD = 1 << 17
+"""Characters of a job's line; a thousand nodes have no more."""
 _NO_PROGRAM = 127
 _MOST_NODES = 4096
 _NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
@@ -161,6 +177,19 @@ class JobState:
     """The names of its nodes; empty until it runs."""
     over: bool = False
     """The job has ended, or is about to."""
+    unknown: bool = False
+    """It is over since Slurm knows no such job, or no agent in it; an agent that is heard knows
+    better."""
+
+
+@frozen
+class _Row:
+    """What squeue prints of a job."""
+
+    state: str
+    start: str
+    nodes: str
+    reason: str
 
 
 class SlurmJob:
@@ -239,7 +268,7 @@ class SlurmJob:
             todo = "try again when scontrol show config answers here with a ClusterName"
         cancel = ("scancel", f"--clusters={cluster}", job)
         try:
-            await self._ask(*cancel, gone_is_fine=True)
+            await self._ask_of_job(*cancel)
         except TfmuxError as error:
             what = f"{what}; it could not be cancelled ({error}): {' '.join(cancel)}"
         raise SlurmError(what, todo)
@@ -261,20 +290,41 @@ class SlurmJob:
         Raises:
             SlurmError: Slurm did not answer.
         """
-        asked = ("squeue", "-h", "-j", job, "-o", "%T|%r|%S|%N")
-        line = (await self._ask(*asked, gone_is_fine=True)).strip().partition("\n")[0]
-        if line.count("|") >= 3:
-            state, reason, start, nodes = (word.strip() for word in line.split("|", 3))
-            if state in _AT_WORK or state in _WAITING:
-                return await self._job_state(state, reason, start, nodes)
-        shown = await self._ask("scontrol", "-o", "show", "job", job, gone_is_fine=True)
-        return await self._from_scontrol(dict(_FIELD.findall(shown)))
+        row = await self._row(job)
+        if row is not None and (row.state in _AT_WORK or row.state in _WAITING):
+            return await self._job_state(row.state, row.reason, row.start, row.nodes)
+        shown = await self._ask_of_job("scontrol", "-o", "show", "job", job)
+        if shown is None:
+            return JobState(_UNKNOWN, "Slurm no longer knows the job", over=True, unknown=True)
+        said: dict[str, str] = {}
+        for name, value in _FIELD.findall(_record(job, shown)):
+            said.setdefault(name, value)  # behind them are texts of people, such as a comment
+        return await self._from_scontrol(said)
+
+    async def _row(self, job: str) -> _Row | None:
+        """What squeue says of a job, also of one that has ended; None where it does not know it.
+
+        Raises:
+            SlurmError: Slurm did not answer.
+        """
+        said = await self._ask_of_job("squeue", "-h", "-t", "all", "-j", job, "-o", _ROW)
+        for line in (said or "").splitlines():
+            words = [word.strip() for word in line.split("|", 4)]
+            if len(words) == 5 and words[0] == job:
+                return _Row(*words[1:])
+        if said is None:
+            return None
+        raise SlurmError(f"squeue says nothing of job {job}")
 
     async def _from_scontrol(self, said: Mapping[str, str]) -> JobState:
-        """The state of a job that squeue has left out, or that is ending."""
+        """The state of a job that squeue does not know, or that is ending.
+
+        Raises:
+            SlurmError: it is no state.
+        """
         state, reason = said.get("JobState", ""), said.get("Reason", "")
         if not state:
-            return JobState("GONE", "Slurm no longer knows the job", over=True)
+            raise SlurmError("scontrol says nothing of the job's state")
         if said.get("Restarts", "0") != "0":
             return JobState("REQUEUED", "it was put back into the queue", over=True)
         found = await self._job_state(
@@ -288,10 +338,13 @@ class SlurmJob:
         if reason in ("None", "(null)"):
             reason = ""
         if state in _AT_WORK:
-            return JobState(state, reason, nodes=await self._expand(nodes))
+            names = await self._expand(nodes)
+            if not names:
+                raise SlurmError(f"Slurm names no nodes of a job that is {state}")
+            return JobState(state, reason, nodes=names)
         if state in _WAITING:
             advice = advice_on_reason(reason)
-            return JobState(state, reason, expected=local_time(start), advice=advice)
+            return JobState(state, reason, expected=utc_time(start), advice=advice)
         return JobState(state, reason, over=True)
 
     async def end(self, job: str) -> str:
@@ -329,7 +382,7 @@ class SlurmJob:
         Raises:
             SlurmError: Slurm did not answer, or refused.
         """
-        await self._ask("scancel", job, gone_is_fine=True)
+        await self._ask_of_job("scancel", job)
 
     def cancel_command(self, job: str) -> str:
         """By the job's id, else by its name."""
@@ -346,18 +399,19 @@ class SlurmJob:
         held = await self._held(job, nodes)
         said = await self._ask("sinfo", "-h", "-N", "-n", ",".join(nodes), "-o", "%N|%T")
         states: dict[str, str] = {}
-        for line in said.splitlines():
+        for line in said.splitlines():  # one for each partition
             name, _, word = line.strip().partition("|")
-            states[name] = printable(word, 40)
+            if _is_up(states.get(name, "idle")):
+                states[name] = printable(word, 40)
         contains = (await self.limits()).contains
         return {node: _word(states.get(node, ""), node in held, contains) for node in nodes}
 
     async def _held(self, job: str, nodes: Sequence[str]) -> tuple[str, ...]:
         """The nodes on which Slurm has not seen the end."""
-        said = await self._ask("squeue", "-h", "-j", job, "-o", "%T|%N", gone_is_fine=True)
-        state, _, listed = said.strip().partition("\n")[0].partition("|")
-        held = await self._expand(listed.strip())
-        return held if state in ("", "COMPLETING") else tuple(nodes)
+        row = await self._row(job)
+        if row is None or row.state in _ENDED:
+            return ()
+        return await self._expand(row.nodes) if row.state == _COMPLETING else tuple(nodes)
 
     async def examine(self) -> AsyncIterator[SlurmFinding]:
         """Lets sbatch test the request without submitting it, and reports the settings of Slurm
@@ -410,20 +464,29 @@ class SlurmJob:
         except MissingProgramError as error:
             raise MissingProgramError(error.what, NO_COMMANDS) from error
 
-    async def _run(self, *argv: str) -> Output:
-        return await self._commands.run(argv, timeout=_SECONDS)
-
-    async def _ask(self, *argv: str, gone_is_fine: bool = False) -> str:
-        """The output of a command; with `gone_is_fine` empty, where its job or step has ended.
+    async def _ask(self, *argv: str) -> str:
+        """The output of a command.
 
         Raises:
             SlurmError: Slurm did not answer, or refused.
         """
-        output = await self._run(*argv)
+        output = await self._commands.ask(argv, _SECONDS)
         if output.status == 0:
             return output.stdout
-        if gone_is_fine and any(words in output.stderr for words in _GONE):
-            return ""
+        raise output.failure(argv[0])
+
+    async def _ask_of_job(self, *argv: str) -> str | None:
+        """The output of a command; None where Slurm says that its job or step has ended, or that
+        there is none.
+
+        Raises:
+            SlurmError: Slurm did not answer, or refused.
+        """
+        output = await self._commands.ask(argv, _SECONDS)
+        if output.status != 0 and any(words in output.stderr for words in _GONE):
+            return None
+        if output.status == 0:
+            return output.stdout
         raise output.failure(argv[0])
 
 
@@ -469,7 +532,7 @@ class UserJob(SlurmJob):
         if state.over or not state.nodes:
             return state
         if self._looked and not await self._steps(job):
-            return JobState("ENDED", "no agent is left in it", over=True)
+            return JobState("ENDED", "no agent is left in it", over=True, unknown=True)
         self._looked = True
         return JobState(state.state, nodes=state.nodes[: self._table.nodes])
 
@@ -489,7 +552,7 @@ class UserJob(SlurmJob):
             SlurmError: Slurm did not answer, or refused.
         """
         if steps := await self._steps(job):
-            await self._ask("scancel", *steps, gone_is_fine=True)
+            await self._ask_of_job("scancel", *steps)
 
     def cancel_command(self, job: str) -> str:
         """By the name of the steps."""
@@ -504,7 +567,8 @@ class UserJob(SlurmJob):
             SlurmError: the job cannot be used.
         """
         nodes = await self._nodes()
-        left = (await self._run("squeue", "-h", "-j", self._job, "-o", "%L")).stdout.strip()
+        asked = ("squeue", "-h", "-j", self._job, "-o", "%L")
+        left = (await self._commands.ask(asked, _SECONDS)).stdout.strip()
         said = f"Slurm {self._job} runs on {', '.join(nodes[:8])}{' …' if len(nodes) > 8 else ''}"
         said += f", for {left} from now on" if left[:1].isdigit() and left.isprintable() else ""
         yield SlurmFinding(LimitsVerdict.PASSED, "", "it runs", said)
@@ -531,7 +595,11 @@ class UserJob(SlurmJob):
         """
         state = await super().poll(self._job)
         if state.over or not state.nodes:
-            raise SlurmError(f"job {self._job} is {state.state}", "write a job that runs")
+            todo = "write a job that runs"
+            if os.environ.get("SLURM_JOB_ID") == self._job:
+                todo = "SLURM_JOB_ID of this shell names it: unset SLURM_JOB_ID asks for new nodes"
+            why = state.reason if state.state == _UNKNOWN else f"it is {state.state}"
+            raise SlurmError(f"job {self._job}: {why}", todo)
         if len(state.nodes) < self._table.nodes:
             what = f"job {self._job} has {len(state.nodes)} nodes, "
             what += f"[slurm] asks for {self._table.nodes}"
@@ -546,7 +614,7 @@ class UserJob(SlurmJob):
         """
         said = await self._ask("scontrol", "-d", "-o", "show", "job", self._job)
         found = dict.fromkeys(nodes, "")
-        for listed, given in _PARTS.findall(said):
+        for listed, given in _PARTS.findall(_record(self._job, said)):
             gres = ",".join(f"{name}:{count}" for name, count in _GRES.findall(given))
             found.update((node, gres) for node in await self._expand(listed) if node in found)
         return found
@@ -560,8 +628,8 @@ class UserJob(SlurmJob):
         """
         name = job_name(self._run_id)
         asked = ("squeue", "-s", "-h", "-j", job, "-o", "%i|%j|%N")
-        said = await self._ask(*asked, gone_is_fine=True)
-        rows = [line.strip().split("|") for line in said.splitlines()]
+        said = await self._ask_of_job(*asked)
+        rows = [line.strip().split("|") for line in (said or "").splitlines()]
         return {row[0]: row[2] for row in rows if len(row) == 3 and row[1] == name}
 
 
@@ -571,10 +639,19 @@ def slurm_job(table: Slurm, plan: Plan, logins: SshConnector | None) -> SlurmJob
     kind = SlurmJob if table.job is None else UserJob
     secrets = {name for task in plan.tasks for name in task.env_from}
     if table.login is None:
-        return kind(table, plan.run_id, rules, LocalCommands({*secrets, *UNSET}), secrets)
+        return kind(
+            table, plan.run_id, rules, LocalCommands({*secrets, *UNSET}, table.job or ""), secrets
+        )
     assert logins is not None
     login = SshTarget(table.login.user, table.login.host, table.login.port)
     return kind(table, plan.run_id, rules, LoginCommands(logins, login), secrets)
+
+
+def _record(job: str, shown: str) -> str:
+    """The line of a job in what `scontrol -o show job` prints: of the last element of an array, and
+    of a heterogeneous job, it prints others' lines, too."""
+    lines = (line for line in shown.splitlines() if line.startswith(f"JobId={job} "))
+    return next(lines, "")[:_LONGEST_RECORD]
 
 
 def node_names(printed: str) -> tuple[str, ...]:
@@ -609,10 +686,16 @@ def _refusal(output: Output) -> SlurmError:
     return SlurmError(said, advice_on(said))
 
 
+def _is_up(state: str) -> bool:
+    """Whether Slurm hears of a node, and has seen each job's processes there end: it drains a node
+    where some did not."""
+    return state.lower().rstrip(_HARMLESS) in _UP
+
+
 def _word(state: str, held: bool, contains: bool) -> EngineWord:
     if not state:
         return EngineWord(False, "Slurm does not know the node")
-    if "*" in state or state.lower().startswith(("down", "unk", "fail")):
+    if not _is_up(state):
         return EngineWord(False, f"Slurm cannot confirm it: the node is {state}")
     if held:
         return EngineWord(False, "Slurm has not seen the end there yet", final=False)
@@ -622,9 +705,9 @@ def _word(state: str, held: bool, contains: bool) -> EngineWord:
     return EngineWord(True, "Slurm agrees")
 
 
-def local_time(text: str) -> float | None:
+def utc_time(text: str) -> float | None:
     """Seconds since the epoch of `2026-11-22T18:40:00`; None where it is no time."""
     try:
-        return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
+        return float(calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%S")))
     except (ValueError, OverflowError):
         return None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..errors import TfmuxError
 from ..frozen import frozen
+from ..hosts.bootstrap import without_job
 from ..plan.run_plan import SshTarget
 from ..printable import printable
 from ..subprocesses import end_session, start_session, wait_ended
@@ -25,6 +26,23 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 1 << 20
 """Bytes of a command's output; no answer that is used is longer."""
+
+_OF_ANSWERS = (
+    *("SQUEUE_ACCOUNT", "SQUEUE_ALL", "SQUEUE_ARRAY", "SQUEUE_ARRAY_UNIQUE", "SQUEUE_FEDERATION"),
+    *("SQUEUE_FORMAT", "SQUEUE_FORMAT2", "SQUEUE_LICENSES", "SQUEUE_LOCAL", "SQUEUE_NAMES"),
+    *("SQUEUE_PARTITION", "SQUEUE_PRIORITY", "SQUEUE_QOS", "SQUEUE_SIB", "SQUEUE_SIBLING"),
+    *("SQUEUE_SORT", "SQUEUE_STATES", "SQUEUE_USERS"),
+    *("SCANCEL_ACCOUNT", "SCANCEL_BATCH", "SCANCEL_CRON", "SCANCEL_CTLD", "SCANCEL_FULL"),
+    *("SCANCEL_HURRY", "SCANCEL_INTERACTIVE", "SCANCEL_NAME", "SCANCEL_PARTITION", "SCANCEL_QOS"),
+    *("SCANCEL_SIBLING", "SCANCEL_STATE", "SCANCEL_USER", "SCANCEL_VERBOSE", "SCANCEL_WCKEY"),
+    *("SINFO_ALL", "SINFO_FEDERATION", "SINFO_FORMAT", "SINFO_LOCAL", "SINFO_PARTITION"),
+    *("SINFO_SORT", "SCONTROL_ALL", "SCONTROL_FEDERATION", "SCONTROL_FUTURE", "SCONTROL_LOCAL"),
+    *("SCONTROL_SIB", "SCONTROL_SIBLING", "SLURM_BITSTR_LEN", "SLURM_TIME_FORMAT"),
+)
+"""Variables by which people choose what Slurm's commands show them and whom these act on: with
+`SQUEUE_PARTITION` squeue does not know a job of another partition, and says so with status 0."""
+_ZONE = ("TZ", "UTC0")
+"""Times come from a machine that may be in another zone."""
 
 
 class SlurmError(TfmuxError):
@@ -81,14 +99,23 @@ class Commands(Protocol):
             SlurmError: it cannot be run there.
         """
 
+    async def ask(self, argv: Sequence[str], timeout: float = 30.0) -> Output:
+        """Runs a command whatever a person has chosen to be shown; its times are UTC.
+
+        Raises:
+            NoAnswerError: it has not ended in `timeout` seconds.
+            SlurmError: it cannot be run there.
+        """
+
 
 class LocalCommands:
     """Commands of this machine, in the launcher's environment."""
 
-    def __init__(self, withheld: Collection[str] = ()) -> None:
+    def __init__(self, withheld: Collection[str] = (), job: str = "") -> None:
         """`withheld` are variables that they do not get, such as secrets: Slurm may store their
-        environment."""
+        environment. Of a Slurm job's variables they get those of `job` alone."""
         self._withheld = frozenset(withheld)
+        self._job = job
 
     async def connect(self) -> None:
         """Does nothing: no connection is needed."""
@@ -100,13 +127,30 @@ class LocalCommands:
             NoAnswerError: it has not ended in time.
             SlurmError: it cannot be started.
         """
+        return await self._run(argv, stdin, timeout, self._environ(os.environ))
+
+    async def ask(self, argv: Sequence[str], timeout: float = 30.0) -> Output:
+        """Runs a command without the variables that change its answer.
+
+        Raises:
+            NoAnswerError: it has not ended in time.
+            SlurmError: it cannot be started.
+        """
+        environ = self._environ(os.environ)
+        for name in _OF_ANSWERS:
+            environ.pop(name, None)
+        return await self._run(argv, "", timeout, {**environ, _ZONE[0]: _ZONE[1]})
+
+    async def _run(
+        self, argv: Sequence[str], stdin: str, timeout: float, environ: Mapping[str, str]
+    ) -> Output:
         try:
             process = await start_session(
                 *argv,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
-                env=self._environ(os.environ),
+                env=environ,
             )
         except FileNotFoundError as error:
             raise MissingProgramError(f"{argv[0]}: {error.strerror}") from error
@@ -131,9 +175,10 @@ class LocalCommands:
         return Output(process.returncode, out.text, err.text)
 
     def _environ(self, environ: Mapping[str, str]) -> dict[str, str]:
+        of_job = self._job and environ.get("SLURM_JOB_ID") == self._job
         return {
             name: value
-            for name, value in environ.items()
+            for name, value in (environ if of_job else without_job(environ)).items()
             if name not in self._withheld and not name.startswith("TFMUX_")
         }
 
@@ -215,6 +260,16 @@ class LoginCommands:
         return Output(
             255 if process.exit_status is None else process.exit_status, out.text, err.text
         )
+
+    async def ask(self, argv: Sequence[str], timeout: float = 30.0) -> Output:
+        """Runs a command without the login's variables that change its answer.
+
+        Raises:
+            NoAnswerError: it has not ended in time, or the connection has.
+            HostError: the login failed.
+        """
+        unset = (word for name in _OF_ANSWERS for word in ("-u", name))
+        return await self.run(("env", *unset, "=".join(_ZONE), *argv), timeout=timeout)
 
     async def _connect(self) -> SSHClientConnection:
         async with self._lock:

@@ -32,6 +32,14 @@ def job_of(environ: Mapping[str, str]) -> str:
     return job if _JOB.fullmatch(job) and environ.get("SLURM_JOB_NODELIST") else ""
 
 
+def element_of(environ: Mapping[str, str]) -> str:
+    """What scancel takes for this process's job alone: it takes the id of an array's last element
+    for the whole array."""
+    array, task = (environ.get(f"SLURM_ARRAY_{name}", "") for name in ("JOB_ID", "TASK_ID"))
+    named = _JOB.fullmatch(array) and _JOB.fullmatch(task)
+    return f"{array}_{task}" if named else job_of(environ)
+
+
 def in_batch_script(environ: Mapping[str, str]) -> bool:
     """Whether this process is below the shell of a batch script, not in its place. The end of that
     shell, which a signal to the job brings, is the end of all that it has started."""

@@ -50,14 +50,11 @@ exit "$status\""""
 """Waits for the agents. A signal interrupts `wait`, and one more `wait` for the same agent may find
 that it has ended (127)."""
 
-_CLEAN = """\
-slurm=$(env | sed -n -e '/^SLURM_JWT/d' -e '/^SLURM_[A-Za-z0-9_]*=/p')
-for name in $(env | sed -n -e 's/^\\(S[LR]U[A-Z]*_[A-Za-z0-9_]*\\)=.*/\\1/p'); do
-    case $name in
-        SLURM_CONF*|SLURM_CLUSTERS|SLURM_JWT*|SLURM_SACK*) ;;
-        SLURM_*|SRUN_*) unset "$name" ;;
-    esac
-done"""
+_CLEAN = f"""\
+slurm=
+[ "$SLURM_JOB_ID" != "$job" ] ||
+    slurm=$(env | sed -n -e '/^SLURM_JWT/d' -e '/^SLURM_[A-Za-z0-9_]*=/p')
+{bootstrap.WITHOUT_JOB}"""
 """Takes the job's variables away from srun, for which most are options: by the `--cpus-per-task` of
 a job with several tasks a node a step would get one task's share. The agent has them again
 (`agent.start`)."""

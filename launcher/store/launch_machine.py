@@ -14,7 +14,7 @@ from ..printable import printable
 from .living_runs import this_boot
 
 _LONGEST = 256
-_UNKNOWN = "another machine"
+_UNKNOWN = "another machine or account"
 
 
 @frozen

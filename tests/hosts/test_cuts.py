@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from launcher.run.states import Hang, HostState, RunPhase
 from launcher.session import hang
 from launcher.session.client import RunClient
 from launcher.store.runs import RunFolder
+from tests.support import command
 from tests.support.budgets import soak, variants
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, python_task, write
@@ -389,3 +391,48 @@ def test_a_lost_host_is_the_cause_until_the_run_goes_on(
         assert found.reason is Hang.SILENT and snapshot.state is RunPhase.RUNNING
         testbed[HOSTS[task]].heal()
         wait_until(lambda: client.snapshot().verdict is None, "the run goes on")
+
+
+HOUR = 3600
+TRAINS = """
+import os, time
+for step in range(1, 4):
+    print(f"step {step} loss {1 / step}", flush=True)
+    time.sleep(0.2)
+open("result.txt", "w").write(os.environ["TFMUX_TASK"])
+"""
+
+
+@pytest.mark.skipif(not faults.can_shift_clock(), reason="no C compiler to shift a clock with")
+@pytest.mark.prove
+def test_hosts_whose_clocks_are_two_hours_apart(
+    fresh_scenario: FaultScenario, tmp_path: Path
+) -> None:
+    """Given a host an hour ahead and one an hour behind, when they train and results are fetched,
+    then all times are the launcher's and in order, no host is lost or taken for one that has
+    booted, and `check` names both clocks."""
+    for name, shift in (("tf1", HOUR), ("tf3", -HOUR)):
+        faults.shift_clock(fresh_scenario.testbed[name], shift)
+    workdir = tmp_path / "work"
+    workdir.mkdir()
+    run = f'grace = 1\nsuccess = "all"\nframework = "none"\nworkdir = {json.dumps(str(workdir))}'
+    places, words = {"worker": ["tf1", "tf3", "tf4"]}, python_task(TRAINS)
+    file = fresh_scenario.file(places, run=f'{run}\ncollect = ["result.txt"]', words=words)
+    checked = json.loads(command.run("check", str(file), "--json").stdout)
+    off = {f["host"]: f["brief"] for f in checked["findings"] if f["code"] == "clock-off"}
+    assert {host: round(int(text.split()[0]), -2) for host, text in off.items()} == {
+        "tf1": HOUR,
+        "tf3": -HOUR,
+    }
+    began = time.time()
+    with fresh_scenario.up(file) as up:
+        assert up.wait() == 0, up.transcript()
+        assert confirmed(up)
+    times = [event["time"] for event in up.events]
+    assert began <= min(times) and max(times) <= time.time()
+    states = [event["time"] for event in up.of("task")]
+    assert states == sorted(states)
+    assert not [event for event in up.events if clocks_lost(up)(event)]
+    spans = [e["ended"] - e["started"] for e in (*up.of("task"), *up.of("run")) if e.get("ended")]
+    assert spans and min(spans) >= 0 and max(spans) < HOUR / 2
+    fresh_scenario.wait_dead(up.run_id)

@@ -381,7 +381,7 @@ def test_jobs_that_cannot_be_used(shell: SlurmBed, tmp_path: Path) -> None:
     is launched, then exit 3 with that reason, and the shell's job stays."""
     entry = f'[slurm]\nnodes = 2\njob = "1"\npython = "{sys.executable}"'
     for table, said in (
-        (entry.replace('"1"', '"77"'), "job 77 is GONE"),
+        (entry.replace('"1"', '"77"'), "job 77: Slurm no longer knows the job"),
         (entry.replace("2", "4"), "job 1 has 3 nodes, [slurm] asks for 4"),
     ):
         path = file(tmp_path, sys.executable, table)

@@ -302,7 +302,7 @@ def test_a_run_that_is_left_goes_on_only_where_its_launcher_lives(
 SLOWLY = "import time\nfor step in range(100000): print('step', step, flush=True); time.sleep(0.05)"
 KEPT = 'on_hangup = "detach"\non_disconnect = "keep"'
 ELSEWHERE = "not confirmed: localhost of this run is other, which launched it: use tfmux there"
-UNKNOWN = "not confirmed: localhost of this run is another machine, which launched it"
+UNKNOWN = "not confirmed: localhost of this run is another machine or account, which launched it"
 
 
 def test_a_kill_from_another_machine_confirms_no_local_task(tmp_path: Path) -> None:

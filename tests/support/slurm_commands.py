@@ -9,6 +9,14 @@ from launcher.slurm.job import SlurmJob
 from launcher.slurm.login import Output
 from tests.support.cluster_texts import cluster_on_slurm as cluster
 
+
+def row(
+    state: str, nodes: str = "", reason: str = "None", start: str = "N/A", job: str = "7"
+) -> str:
+    """A line of squeue about a job."""
+    return f"{job}|{state}|{start}|{nodes}|{reason}\n"
+
+
 RULES = Rules(lease=60.0, grace=5.0, on_disconnect="stop")
 
 
@@ -28,6 +36,9 @@ class Scripted:
         key = "steps" if argv[:2] == ("squeue", "-s") else key
         answer = self._answers.get(key, Output(1, "", f"{argv[0]}: not scripted"))
         return Output(0, answer, "") if isinstance(answer, str) else answer
+
+    async def ask(self, argv: Sequence[str], timeout: float = 30.0) -> Output:
+        return await self.run(argv, timeout=timeout)
 
     async def connect(self) -> None:
         """There is nothing."""

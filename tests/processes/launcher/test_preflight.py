@@ -410,6 +410,39 @@ async def checked(monkeypatch: pytest.MonkeyPatch, candidates: list[int]) -> ev.
     return core.fed[-1]
 
 
+def owner_seen_by(uid: int, server: socket.socket) -> dict[str, Any]:
+    """Who holds a server's port, as another account finds it out."""
+    port = server.getsockname()[1]
+    receiver, sender = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            server.close()
+            os.setresuid(uid, uid, uid)
+            os.write(sender, json.dumps(ports.owner(port)).encode())
+        finally:
+            os._exit(0)
+    os.close(sender)
+    with open(receiver) as answer:
+        found: dict[str, Any] = json.loads(answer.read())
+    os.waitpid(child, 0)
+    return found
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be two accounts")
+def test_a_port_of_another_account_names_it_and_nothing_else() -> None:
+    """The kernel tells the account of a socket, and not the process to whom may not see it; whose
+    socket it is does not depend on who has it open."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        found = owner_seen_by(40_001, server)
+        assert found == {"port": port, "pid": 0, "command": "", "account": "root", "own": False}
+        os.fchown(server.fileno(), 40_001, -1)
+        assert owner_seen_by(40_002, server)["account"] == "uid 40001"
+        assert owner_seen_by(40_001, server)["own"] is True
+        assert ports.owner(port)["pid"] == os.getpid()  # type: ignore[index]
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
 async def test_a_port_in_use_is_not_picked(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     """Whatever address somebody listens on, its task gets the next port that is free."""

@@ -176,3 +176,22 @@ def test_a_file_with_a_byte_order_mark_gets_its_hosts(
         monkeypatch.setenv(variable, value)
     cluster, _ = read_cluster(Namespace(file=tmp_path / "slurm"))
     assert cluster.slurm is not None and cluster.slurm.job == "8123"
+
+
+@pytest.mark.parametrize(("job", "stays"), [("8120", True), ("8121", False), ("", False)])
+async def test_a_command_has_variables_of_its_own_job_alone(
+    monkeypatch: pytest.MonkeyPatch, job: str, stays: bool
+) -> None:
+    """Those of another job, and options that people export, are for srun and tasks of that job; a
+    question has none that change its answer, and its times are UTC."""
+    for name in ("SLURM_JOB_ID", "SLURM_NTASKS", "SRUN_DEBUG", "SLURM_LABELIO", "SQUEUE_USERS"):
+        monkeypatch.setenv(name, "8120")
+    monkeypatch.setenv("SLURM_CONF", "/etc/slurm.conf")
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    commands = LocalCommands({"TOKEN"}, job)
+    ran, asked = (await commands.run(("env",))).stdout, (await commands.ask(("env",))).stdout
+    for output in (ran, asked):
+        assert ("SLURM_NTASKS=" in output) is stays and ("SRUN_DEBUG=" in output) is stays
+        assert "SLURM_CONF=/etc/slurm.conf" in output
+    assert "SQUEUE_USERS" in ran and "SQUEUE_USERS" not in asked
+    assert "TZ=Asia/Tokyo" in ran and "TZ=UTC0" in asked

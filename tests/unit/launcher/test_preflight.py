@@ -264,11 +264,17 @@ def test_held_ports_name_their_holder() -> None:
     task = PortOwner(port=1, pid=7, command="python x", task="R-1/worker:1/2")
     other = PortOwner(port=2, pid=8, command="nginx")
     foreign = PortOwner(port=3, pid=0, command="")
-    wanted = {TaskId("w", index): port for index, port in enumerate((1, 2, 3, 80))}
+    ann = PortOwner(port=4, pid=0, command="", account="ann\x1b[31m")
+    mine = PortOwner(port=5, pid=0, command="", account="me", own=True)
+    wanted = {TaskId("w", index): port for index, port in enumerate((1, 2, 3, 4, 5, 80))}
     failed = {"80": "Permission denied"}
-    found = list(evaluation.ports("h1", wanted, [task, other, foreign], failed, [80]))
+    held = [task, other, foreign, ann, mine]
+    found = list(evaluation.ports("h1", wanted, held, failed, [80]))
     assert [finding.task for finding in found] == list(wanted)
-    assert [finding.code for finding in found] == ["port-in-use"] * 3 + ["port-forbidden"]
+    assert [finding.code for finding in found] == ["port-in-use"] * 5 + ["port-forbidden"]
+    assert "by a process of ann" in found[3].sentence and found[3].sentence.isprintable()
+    assert found[3].todo == "use another port, or auto"
+    assert "of this account that is not seen here" in found[4].sentence
     assert found[0].sentence.endswith("by pid 7 of worker:1 of the run R-1 (python x)")
     assert found[0].todo == "end that run: tfmux kill R-1"
     assert "nginx" in found[1].sentence and found[2].sentence.endswith("or one that is ending")

@@ -14,12 +14,12 @@ from launcher.errors import ClusterFileError
 from launcher.plan.facts import HostFacts
 from launcher.plan.planner import make_plan
 from launcher.run.events import EngineWord
-from launcher.slurm.job import JobState, UserJob, advice_on, local_time
+from launcher.slurm.job import JobState, UserJob, advice_on
 from launcher.slurm.login import MissingProgramError, NoAnswerError, Output, SlurmError
-from launcher.slurm.salloc import in_batch_script
+from launcher.slurm.salloc import element_of, in_batch_script
 from tests.support.cluster_texts import cluster_on_slurm as cluster
 from tests.support.cluster_texts import on_slurm
-from tests.support.slurm_commands import RULES, Scripted, engine
+from tests.support.slurm_commands import RULES, Scripted, engine, row
 
 # Answers of Slurm as they come, and as no Slurm would give them; the script, and the table.
 
@@ -125,17 +125,17 @@ async def test_what_sbatch_says_when_it_refuses_is_the_error(answer: Output, sai
 
 async def test_a_pending_job_has_a_reason_and_a_time() -> None:
     """As squeue prints them."""
-    line = "PENDING|Resources|2026-11-22T18:40:00|\n"
+    line = row("PENDING", reason="Resources", start="2026-11-22T18:40:00")
     assert await engine(Scripted(squeue=line)).poll("7") == JobState(
-        "PENDING", "Resources", expected=local_time("2026-11-22T18:40:00")
+        "PENDING", "Resources", expected=1_795_372_800.0
     )
-    waiting = await engine(Scripted(squeue="PENDING|Priority|N/A|\n")).poll("7")
+    waiting = await engine(Scripted(squeue=row("PENDING", reason="Priority"))).poll("7")
     assert waiting == JobState("PENDING", "Priority")
 
 
 async def test_a_running_job_has_nodes() -> None:
     """Slurm itself expands its lists of nodes."""
-    commands = Scripted(squeue="RUNNING|None|2026-11-22T18:40:00|sl[1-2]\n", hostnames="sl1\nsl2\n")
+    commands = Scripted(squeue=row("RUNNING", "sl[1-2]"), hostnames="sl1\nsl2\n")
     assert await engine(commands).poll("7") == JobState("RUNNING", nodes=("sl1", "sl2"))
     assert commands.asked[1] == ("scontrol", "show", "hostnames", "sl[1-2]")
 
@@ -143,7 +143,7 @@ async def test_a_running_job_has_nodes() -> None:
 @pytest.mark.parametrize("names", ["sl1\n-oProxyCommand=x\n", "a;b\n", "\x1b[2J\n", "x " * 5000])
 async def test_names_that_are_none_are_refused(names: str) -> None:
     """They become arguments of srun."""
-    commands = Scripted(squeue="RUNNING|None|N/A|sl[1-2]\n", hostnames=names)
+    commands = Scripted(squeue=row("RUNNING", "sl[1-2]"), hostnames=names)
     with pytest.raises(SlurmError, match="did not print names of nodes"):
         await engine(commands).poll("7")
 
@@ -161,16 +161,35 @@ async def test_an_invalid_job_id_is_not_the_end_while_scontrol_knows_the_job() -
 @pytest.mark.parametrize(
     ("queue", "shown", "said"),
     [
-        ("RUNNING|None|N/A|sl1", "", ""),
-        ("SUSPENDED|None|N/A|sl1", "", ""),
-        ("PENDING|Resources|N/A|", "", ""),
-        ("", "JobState=CANCELLED Reason=None", "Slurm 7 has ended: CANCELLED"),
-        ("", "JobState=TIMEOUT Reason=TimeLimit", "Slurm 7 has ended: TIMEOUT (TimeLimit)"),
-        ("", "JobState=PREEMPTED Reason=None", "Slurm 7 has ended: PREEMPTED"),
-        ("", "", "Slurm 7 has ended: GONE (Slurm no longer knows the job)"),
+        (row("RUNNING", "sl1"), "", ""),
+        (row("SUSPENDED", "sl1"), "", ""),
+        (row("PENDING"), "", ""),
+        (
+            row("CANCELLED"),
+            "JobId=7 JobState=CANCELLED Reason=None",
+            "Slurm 7 has ended: CANCELLED",
+        ),
+        (
+            INVALID,
+            "JobId=7 JobState=TIMEOUT Reason=TimeLimit",
+            "Slurm 7 has ended: TIMEOUT (TimeLimit)",
+        ),
+        (
+            row("X"),
+            "JobId=8 JobState=RUNNING\nJobId=7 JobState=PREEMPTED Reason=None",
+            "Slurm 7 has ended: PREEMPTED",
+        ),
+        (
+            row("COMPLETING", "sl1"),
+            "JobId=7 JobState=FAILED Reason=None Comment=JobState=RUNNING Reason=b",
+            "Slurm 7 has ended: FAILED",
+        ),
+        (INVALID, INVALID, "Slurm 7 has ended: GONE (Slurm no longer knows the job)"),
     ],
 )
-async def test_the_end_of_a_job_is_a_sentence(queue: str, shown: str, said: str) -> None:
+async def test_the_end_of_a_job_is_a_sentence(
+    queue: str | Output, shown: str | Output, said: str
+) -> None:
     """Which `tfmux ps` says of a run without a launcher; nothing while the job is there."""
     commands = Scripted(squeue=queue, scontrol=shown, hostnames="sl1\n")
     assert await engine(commands).end("7") == said
@@ -187,11 +206,33 @@ async def test_no_answer_is_no_end() -> None:
         await engine(Scripted(squeue=down)).end("7")
 
 
-@pytest.mark.parametrize("line", ["", "garbage", "A|B|C", "|||", "x" * 100_000, "\0|\0|\0|\0"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("", "garbage", "A|B|C", "||||", "x" * 100_000, "\0|\0|\0|\0|\0"),
+        *(row("RUNNING"), row("RUNNING", "(null)"), row("RUNNING", "sl1", job="70")),
+        *(row("RUNNING", "sl1", job="-7"), row("RUNNING", "sl1", job="٧"), "banner\n"),
+    ],
+)
 async def test_answers_that_are_none(line: str) -> None:
-    """Nothing that squeue prints is taken for nodes."""
-    commands = Scripted(squeue=line, scontrol=line)
-    assert (await engine(commands).poll("7")).nodes == ()
+    """Silence with status 0, another's job, and nodes without names are no answer: neither that the
+    job has ended nor that it has left its nodes."""
+    config = "ProctrackType = proctrack/cgroup\n"
+    commands = Scripted(squeue=line, scontrol=line, sinfo="sl1|idle\n", config=config)
+    with pytest.raises(SlurmError):
+        await engine(commands).poll("7")
+    with suppress(SlurmError):
+        assert not (await engine(commands).words("7", ["sl1"]))["sl1"].gone
+
+
+async def test_a_row_is_that_of_the_job_among_those_of_its_array() -> None:
+    """squeue prints all elements of an array for the id of its last one, and a reason may have the
+    mark between columns."""
+    lines = row("PENDING", reason="JobArrayTaskLimit", job="12") + row("RUNNING", "sl1", job="9")
+    lines += row("RUNNING", "sl2", job="7", reason="a|b|c") + row("PENDING", job="8")
+    commands = Scripted(squeue=lines, hostnames="sl2\n")
+    assert (await engine(commands).poll("7")).nodes == ("sl2",)
+    assert commands.asked[1] == ("scontrol", "show", "hostnames", "sl2")
 
 
 @pytest.mark.parametrize(
@@ -216,14 +257,14 @@ async def test_only_ids_are_taken_from_a_list_of_jobs(output: str, job: str) -> 
 
 async def test_a_job_that_was_put_back_into_the_queue_has_ended() -> None:
     shown = "JobId=7 JobState=COMPLETING Reason=None Requeue=1 Restarts=1 NodeList=sl1\n"
-    state = await engine(Scripted(squeue="COMPLETING|None|N/A|sl1\n", scontrol=shown)).poll("7")
+    state = await engine(Scripted(squeue=row("COMPLETING", "sl1"), scontrol=shown)).poll("7")
     assert state.over and state.state == "REQUEUED"
 
 
 async def test_a_job_whose_agents_did_not_start_says_what_to_change() -> None:
     """The job is over before anybody has reached a node."""
     shown = "JobId=7 JobState=FAILED Reason=NonZeroExitCode Restarts=0 ExitCode=127:0\n"
-    state = await engine(Scripted(squeue="", scontrol=shown)).poll("7")
+    state = await engine(Scripted(squeue=row("FAILED"), scontrol=shown)).poll("7")
     assert state.over and "python in [slurm]" in state.advice
 
 
@@ -267,7 +308,7 @@ async def test_slurms_word_counts_under_three_conditions() -> None:
     """The node has left the job's list, it is up, and Slurm tracks processes by cgroups."""
     config = "ProctrackType           = proctrack/cgroup\n"
     commands = Scripted(
-        squeue="COMPLETING|sl[2-3]\n",
+        squeue=row("COMPLETING", "sl[2-3]"),
         hostnames="sl2\nsl3\n",
         sinfo="sl1|idle\nsl1|idle\nsl2|completing\nsl3|down*\nsl4|idle*\n",
         config=config,
@@ -283,12 +324,38 @@ async def test_slurms_word_counts_under_three_conditions() -> None:
     assert not word.gone and "proctrack/cgroup" in word.text
 
 
+@pytest.mark.parametrize(
+    ("states", "gone"),
+    [
+        *((state, True) for state in ("idle", "mixed", "ALLOCATED+", "idle-", "maint", "mixed@")),
+        *(
+            (state, False)
+            for state in ("drained", "draining", "drained*", "idle~", "idle#", "down")
+        ),
+        *((state, False) for state in ("unknown", "inval", "reboot^", "powering_down", "x" * 9999)),
+        *((state, False) for state in ("", "\x1b[2Jidle\x07", "idle|idle", "idle\nsl1|down*")),
+        ("down*\nsl1|idle", False),
+    ],
+)
+async def test_slurms_word_does_not_count_of_a_node_that_it_does_not_hear_or_has_drained(
+    states: str, gone: bool
+) -> None:
+    """It drains a node where it could not end a job's processes, and calls the job ended; words
+    that are not known are no proof. A node of two partitions has two rows."""
+    commands = Scripted(
+        squeue=row("CANCELLED"),
+        sinfo=f"sl1|{states}\n",
+        config="ProctrackType = proctrack/cgroup\n",
+    )
+    assert (await engine(commands).words("7", ["sl1"]))["sl1"].gone is gone
+
+
 async def test_a_job_that_runs_has_left_no_node() -> None:
     """scancel has not come through."""
     commands = Scripted(
-        squeue="RUNNING|sl1\n",
+        squeue=row("RUNNING", "sl1"),
         hostnames="sl1\n",
-        sinfo="sl1|alloc\n",
+        sinfo="sl1|allocated\n",
         config="ProctrackType = proctrack/cgroup\n",
     )
     word = (await engine(commands).words("7", ["sl1"]))["sl1"]
@@ -418,7 +485,7 @@ async def test_a_slurm_that_does_not_tell_its_limits_refuses_nothing() -> None:
     assert table is not None
     table = table.model_copy(update={"time": None, "job": "7"})
     denied = Output(1, "", "access denied to show config")
-    commands = Scripted(squeue="RUNNING|None|N/A|sl[1-2]\n", hostnames="sl1\nsl2\n", config=denied)
+    commands = Scripted(squeue=row("RUNNING", "sl[1-2]"), hostnames="sl1\nsl2\n", config=denied)
     findings = [each async for each in UserJob(table, "c-1", RULES, commands).examine()]
     assert [each.code for each in findings] == ["", "slurm-silent"]
 
@@ -436,7 +503,7 @@ async def test_a_slurm_that_does_not_tell_its_limits_refuses_nothing() -> None:
 )
 async def test_reasons_in_words_and_sentences(reason: str, todo: str) -> None:
     """Advice only where waiting does not help."""
-    state = await engine(Scripted(squeue=f"PENDING|{reason}|N/A|\n")).poll("7")
+    state = await engine(Scripted(squeue=row("PENDING", reason=reason))).poll("7")
     assert (todo in state.advice) and bool(state.advice) is bool(todo)
 
 
@@ -454,7 +521,7 @@ async def test_steps_of_others_in_a_job_are_not_ours() -> None:
     """Only those with the run's name are cancelled, and only they hold a node."""
     commands = Scripted(
         steps="8123.0|tfmux-c-1|sl1\n8123.1|bash|sl2\n8123.batch|batch|sl1\n",
-        squeue="RUNNING|None|N/A|sl[1-3]\n",
+        squeue=row("RUNNING", "sl[1-3]", job="8123"),
         hostnames="sl1\n",
         sinfo="sl1|allocated\nsl2|allocated\n",
         config="ProctrackType = proctrack/cgroup\n",
@@ -478,7 +545,7 @@ async def test_steps_on_many_nodes_take_few_commands() -> None:
     steps = "".join(f"8123.{number}|tfmux-c-1|sl{number % 100}\n" for number in range(200))
     commands = Scripted(
         steps=steps + "8123.200|tfmux-c-1|\n",
-        squeue="RUNNING|None|N/A|sl[0-99]\n",
+        squeue=row("RUNNING", "sl[0-99]", job="8123"),
         hostnames="".join(f"sl{number}\n" for number in range(100)),
         sinfo="".join(f"sl{number}|allocated\n" for number in range(101)),
         config="ProctrackType = proctrack/cgroup\n",
@@ -535,3 +602,22 @@ def test_below_the_shell_of_a_batch_script(pid: int) -> None:
 def test_not_below_it(environ: dict[str, str]) -> None:
     """In its place, elsewhere, or in another kind of shell."""
     assert not in_batch_script(environ)
+
+
+OF_A_JOB = {"SLURM_JOB_ID": "8120", "SLURM_JOB_NODELIST": "sl1"}
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ({}, "8120"),
+        ({"SLURM_ARRAY_JOB_ID": "8120", "SLURM_ARRAY_TASK_ID": "3"}, "8120_3"),
+        ({"SLURM_ARRAY_JOB_ID": "8119", "SLURM_ARRAY_TASK_ID": "0"}, "8119_0"),
+        ({"SLURM_ARRAY_JOB_ID": "8120", "SLURM_ARRAY_TASK_ID": "3,5"}, "8120"),
+        ({"SLURM_ARRAY_JOB_ID": "--all", "SLURM_ARRAY_TASK_ID": "3"}, "8120"),
+        ({"SLURM_JOB_ID": "x"}, ""),
+    ],
+)
+def test_an_element_of_an_array_is_not_the_array(more: dict[str, str], named: str) -> None:
+    """The last element has the array's id, and scancel would signal all of them."""
+    assert element_of({**OF_A_JOB, **more}) == named
