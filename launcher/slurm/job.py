@@ -178,8 +178,7 @@ class JobState:
     over: bool = False
     """The job has ended, or is about to."""
     unknown: bool = False
-    """It is over since Slurm knows no such job, or no agent in it; an agent that is heard knows
-    better."""
+    """Slurm knows no such job, or no agent in it. An agent that is heard knows better."""
 
 
 @frozen

@@ -340,7 +340,7 @@ async def test_slurms_word_counts_under_three_conditions() -> None:
 async def test_slurms_word_does_not_count_of_a_node_that_it_does_not_hear_or_has_drained(
     states: str, gone: bool
 ) -> None:
-    """It drains a node where it could not end a job's processes, and calls the job ended; words
+    """Slurm drains a node where it could not end a job's processes, and calls the job ended; words
     that are not known are no proof. A node of two partitions has two rows."""
     commands = Scripted(
         squeue=row("CANCELLED"),
