@@ -182,8 +182,8 @@ def test_a_file_with_a_byte_order_mark_gets_its_hosts(
 async def test_a_command_has_variables_of_its_own_job_alone(
     monkeypatch: pytest.MonkeyPatch, job: str, stays: bool
 ) -> None:
-    """Variables of another job, and exported options, are for srun and tasks of that job. A question
-    has none that change its answer, and its times are UTC."""
+    """Variables of another job, and exported options, are for srun and tasks of that job. Questions
+    have none that change their answer, and their times are UTC."""
     for name in ("SLURM_JOB_ID", "SLURM_NTASKS", "SRUN_DEBUG", "SLURM_LABELIO", "SQUEUE_USERS"):
         monkeypatch.setenv(name, "8120")
     monkeypatch.setenv("SLURM_CONF", "/etc/slurm.conf")
