@@ -278,6 +278,7 @@ class HangWatch:
         """Attempts of tasks that hang in their exit."""
         self._serving: set[tuple[TaskId, int]] = set()
         """Attempts of watched tasks that only serve others."""
+        self._noted_servers = False
         self._loud: frozenset[TaskId] = frozenset()
         """Tasks of a silent run that say again and again that they wait."""
         self._stood: object = None
@@ -393,6 +394,8 @@ class HangWatch:
                 return
             judge = self._judge
             outputs, found = judge.outputs(), await self._stacks.take()
+            if self._note_servers(found):
+                return
             moving = self._stalls.moving
             verdict, loud = await judge.judge_waiting(found, moving, outputs, _QUIET_LOOK)
             if verdict is None or not verdict.sure:
@@ -403,6 +406,22 @@ class HangWatch:
                 self._loud = loud
                 self._stood = self._standing(self._loud)
                 self._tell(Hang.SILENT, (), found, verdict.text, verdict)
+
+    def _note_servers(self, found: Stacks) -> bool:
+        """Notes, once, that all tasks that the run waits for only serve others: it has no end of
+        its own. Returns whether that is so."""
+        waited = [view.id for view in self._data.outcome_tasks() if not view.state.ended]
+        serving = {one.task for one in found.tasks if one.main.only_serves}
+        if not waited or not serving.issuperset(waited):
+            return False
+        if not self._noted_servers:
+            self._noted_servers = True
+            verb = "serves" if len(waited) == 1 else "serve"
+            self._core.note(
+                f"{named_tasks(waited)} only {verb} others, and no task is left that asks: the run "
+                "ends when somebody ends it"
+            )
+        return True
 
     # --- looks ----------------------------------------------------------------------------
 

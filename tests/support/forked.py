@@ -38,6 +38,8 @@ reads /proc."""
 _LONGEST = 4 * _ROOM
 _FIRST_FREE = 200
 """Number of the first descriptor that no process asks for."""
+_OWN_MOUNTS, _PRIVATE, _READ_ONLY = 0x20000, 0x44000, 1
+"""Linux's CLONE_NEWNS, MS_REC | MS_PRIVATE and MS_RDONLY."""
 _AT_START = ("PYTHON", "LC_", "LANG", "LD_", "TZ", "MALLOC_")
 """Beginnings of the names of variables that an interpreter and its libraries read at its start."""
 
@@ -128,8 +130,10 @@ class Forks:
         pass_fds: Sequence[int] = (),
         start_new_session: bool = False,
         niceness: int = 0,
+        hidden: str = "",
     ) -> Process | subprocess.Popen[bytes]:
-        """Fork the process `argv`, which is `[sys.executable, …, "-m", MODULE, WORD, …]`."""
+        """Fork the process `argv`, which is `[sys.executable, …, "-m", MODULE, WORD, …]`. In the
+        folder `hidden` it has an empty disk of its own, on which nobody can write."""
         reading, writing = os.pipe()
         request = {
             "argv": [*argv],
@@ -138,6 +142,7 @@ class Forks:
             "pass_fds": [*pass_fds],
             "session": start_new_session,
             "niceness": niceness,
+            "hidden": hidden,
         }
         try:
             sent = [writing, stdout, stderr, *pass_fds]
@@ -222,6 +227,7 @@ class ForkServer(Forks):
         if self.serves(argv, env):
             return super().start(argv, env=env, cwd=cwd, **options)
         count(counter, argv, env)
+        assert not options.pop("hidden", ""), "only a forked process has a disk of its own"
         niceness = options.pop("niceness", 0)
         words = ["nice", "-n", str(niceness), *argv] if niceness else argv
         return subprocess.Popen(words, env=env, cwd=cwd, stdin=subprocess.DEVNULL, **options)
@@ -350,6 +356,8 @@ def _become(request: _Request, forks: Forks) -> None:
     os.nice(fields["niceness"])
     if fields["session"]:
         os.setsid()
+    if fields["hidden"]:
+        _hide(fields["hidden"])
     above = [_above(descriptor) for descriptor in request.descriptors]
     for descriptor, number in zip(above, (1, 2, *fields["pass_fds"]), strict=True):
         os.dup2(descriptor, number)
@@ -367,6 +375,20 @@ def _become(request: _Request, forks: Forks) -> None:
     if begin is not None:  # of a server whose PYTHONPATH has one
         begin(argv)
     runpy.run_module(argv[at + 1], run_name="__main__", alter_sys=True)
+
+
+def _hide(folder: str) -> None:
+    """Mount an empty disk that cannot be written in a folder, for this process alone."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    calls: list[tuple[Callable[..., int], tuple[Any, ...]]] = [
+        (libc.unshare, (_OWN_MOUNTS,)),
+        (libc.mount, (b"none", b"/", None, _PRIVATE, None)),
+        (libc.mount, (b"tmpfs", os.fsencode(folder), b"tmpfs", _READ_ONLY, None)),
+    ]
+    for function, arguments in calls:
+        if function(*arguments):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), folder)
 
 
 def _above(descriptor: int) -> int:

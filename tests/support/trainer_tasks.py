@@ -35,6 +35,8 @@ NICENESS = 5
 STEPS, ACCURATE = budget((200, 0.9), (500, 0.95))
 """Steps of 100 examples of a training that learns digits, and the accuracy that it reaches."""
 ACCURACY = re.compile(r"^Done: .*test accuracy (\d\.\d+)", re.MULTILINE)
+OWN_DISKS = sys.platform == "linux" and os.geteuid() == 0
+"""Only root may mount a disk for a process."""
 STARTED = re.compile(r"starts at global step (\d+)")
 
 
@@ -127,14 +129,14 @@ class Tasks:
         self,
         *arguments: object,
         env: Mapping[str, str] | None = None,
-        prefix: Sequence[str] = (),
         module: str = "trainer",
+        hidden: str = "",
     ) -> Task:
-        """Starts `python -m trainer` with `arguments`, by way of the command `prefix`, or of the
-        `module`, which runs the trainer.
+        """Starts `python -m trainer` with `arguments`, by way of the `module`, which runs the
+        trainer; without the files of the folder `hidden`.
 
-        A process of its own where there is such a command, or variables that TensorFlow reads while
-        it is imported; else it is forked from one that has imported TensorFlow.
+        A process of its own where there are variables that TensorFlow reads while it is imported;
+        else it is forked from one that has imported TensorFlow.
         """
         log = self._directory / f"task-{len(self._started)}.log"
         words = [*map(str, arguments)]
@@ -144,12 +146,12 @@ class Tasks:
             "TF_CPP_MIN_LOG_LEVEL": "1",
             **(env or {}),
         }
-        argv = [*prefix, sys.executable, "-m", module, *words]
+        argv = [sys.executable, "-m", module, *words]
         how: dict[str, Any] = {"env": environment, "cwd": REPOSITORY}
         process: subprocess.Popen[bytes] | Process
         with log.open("wb") as output:
             reads = any(name.startswith("TF_") and name != "TF_CONFIG" for name in env or {})
-            if prefix or reads:
+            if reads:
                 launches.note(module)
                 process = subprocess.Popen(
                     argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, **how
@@ -157,7 +159,7 @@ class Tasks:
             else:
                 number = output.fileno()
                 process = server().start(
-                    argv, stdout=number, stderr=number, niceness=NICENESS, **how
+                    argv, stdout=number, stderr=number, niceness=NICENESS, hidden=hidden, **how
                 )
         task = Task(process, log)
         self._started.append(task)
@@ -185,15 +187,17 @@ class Cluster:
         index: int = 0,
         *flags: object,
         env: Mapping[str, str] | None = None,
-        prefix: Sequence[str] = (),
         module: str = "trainer",
     ) -> Task:
-        """Starts one task, with the classic flags."""
+        """Starts one task, with the classic flags. A ps has another disk than the chief, which
+        saves on its own."""
         hosts = [f"--{name}_hosts={','.join(tasks)}" for name, tasks in self.spec.items()]
         role = [f"--job_name={job}", f"--task_index={index}", *hosts]
         environment = {"TFMUX_RUN_ID": self._run_id, **(env or {})}
+        words = [*map(str, (*self._flags, *flags))]
+        hidden = _log_directory(words) if job == "ps" and OWN_DISKS else ""
         return self._tasks.run(
-            *self._mode, *role, *self._flags, *flags, env=environment, prefix=prefix, module=module
+            *self._mode, *role, *words, env=environment, module=module, hidden=hidden
         )
 
     def start_by_tf_config(
@@ -203,6 +207,15 @@ class Cluster:
         config = json.dumps({"cluster": self.spec, "task": {"type": job, "index": index}})
         environment = {"TFMUX_RUN_ID": self._run_id, "TF_CONFIG": config, **(env or {})}
         return self._tasks.run(*self._mode, *self._flags, *flags, env=environment)
+
+
+def _log_directory(words: Sequence[str]) -> str:
+    """The folder in which checkpoints are saved, which is made; empty where none are."""
+    found = [word.partition("=")[2] for word in words if word.startswith("--logdir=")]
+    if not found:
+        return ""
+    os.makedirs(found[-1], exist_ok=True)
+    return found[-1]
 
 
 def listens(address: str) -> bool:

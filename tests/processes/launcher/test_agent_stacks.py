@@ -803,3 +803,35 @@ def test_a_stopped_task_is_named_until_it_goes_on(tmp_path: Path) -> None:
         )
         up.press_ctrl_c()
         assert up.wait() == 130
+
+
+SERVERS = """
+import socketserver
+with socketserver.TCPServer(("localhost", 0), socketserver.BaseRequestHandler) as server:
+    print("serves", flush=True)
+    server.serve_forever()
+"""
+
+
+def servers(folder: Path, how: str) -> str:
+    """A run of two tasks that only answer others."""
+    (folder / "serves.py").write_text(SERVERS)
+    tasks = f'tasks = ["localhost:auto", "localhost:auto"]\nready = "{how}"\n'
+    return f'[jobs.local]\n{tasks}[run]\ncommand = ["{{python}}", "serves.py"]\ngrace = 1\n'
+
+
+def test_a_run_of_servers_alone_is_said_to_have_no_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As programs that end with `join()` are: once, and it is no hang."""
+    with launched(tmp_path, "started", monkeypatch, servers) as (client, shell):
+        wait_until(lambda: client.snapshot().notes, "a note")
+        looks = len(shell.stacks.looks)
+        wait_until(lambda: len(shell.stacks.looks) > min(looks, 3) or looks == 4, "another look")
+        wait_until(lambda: not judges(shell), "it was judged")
+        snapshot = client.snapshot()
+        assert list(snapshot.notes) == [
+            "local:0–1 only serve others, and no task is left that asks: the run ends when "
+            "somebody ends it"
+        ]
+        assert (snapshot.verdict, snapshot.hang) == (None, None)
