@@ -172,6 +172,12 @@ class ProcessStack:
         return works and not any(_HELPERS.search(one.file) for one in own)
 
     @property
+    def is_helper(self) -> bool:
+        """The process works for another one, such as a pool's or a loader of data."""
+        frames = self.threads[0].frames if self.threads else ()
+        return any(_HELPERS.search(frame.file) for frame in frames)
+
+    @property
     def joins_processes(self) -> bool:
         """The process waits for those that `multiprocessing` has started for it."""
         frames = self.threads[0].frames if self.threads else ()
@@ -265,6 +271,18 @@ class TaskStacks:
             own = (one for one in ranks if one.is_own)
             return next(own, None) or next(iter(ranks), known[0])
         return next(iter(known), self.processes[-1])
+
+    @property
+    def only_serves(self) -> bool:
+        """The task has nothing to do but what others ask of it: so say its process and all that
+        this has started, but for helpers."""
+        parents = {one.pid: one.parent for one in self.processes}
+        above, pid = set[int](), parents.get(self.main.pid, 0)
+        while pid in parents and pid not in above:  # shells that wait for it
+            above.add(pid)
+            pid = parents[pid]
+        rest = [one for one in self.processes if one.pid not in above]
+        return all(one.only_serves or one.is_helper for one in rest)
 
     @cached_property
     def ranks(self) -> Mapping[TaskRank, ProcessStack]:

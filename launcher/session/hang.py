@@ -411,7 +411,7 @@ class HangWatch:
         """Notes, once, that all tasks that the run waits for only serve others: it has no end of
         its own. Returns whether that is so."""
         waited = [view.id for view in self._data.outcome_tasks() if not view.state.ended]
-        serving = {one.task for one in found.tasks if one.main.only_serves}
+        serving = {one.task for one in found.tasks if one.only_serves}
         if not waited or not serving.issuperset(waited):
             return False
         if not self._noted_servers:
@@ -434,10 +434,9 @@ class HangWatch:
         what the others hang of."""
         with self._core.bulkhead.around(Look.HANGS):
             attempts = {task: self._data.tasks[task].attempt for task in tasks}
-            self._serving.difference_update(attempts.items())
             for found in (await self._stacks.take(tuple(tasks))).tasks:
-                if found.main.only_serves:
-                    self._serving.add((found.task, attempts[found.task]))
+                change = self._serving.add if found.only_serves else self._serving.discard
+                change((found.task, attempts[found.task]))
         for task, attempt in attempts.items():
             if (task, attempt) not in self._serving:
                 self.begin(Hang.AT_END, task)

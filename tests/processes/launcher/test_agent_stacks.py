@@ -826,8 +826,10 @@ def test_a_run_of_servers_alone_is_said_to_have_no_end(
     """As programs that end with `join()` are: once, and it is no hang."""
     with launched(tmp_path, "started", monkeypatch, servers) as (client, shell):
         wait_until(lambda: client.snapshot().notes, "a note")
-        looks = len(shell.stacks.looks)
-        wait_until(lambda: len(shell.stacks.looks) > min(looks, 3) or looks == 4, "another look")
+        looks = len(shell.parts.stacks.looks)
+        wait_until(
+            lambda: len(shell.parts.stacks.looks) > min(looks, 3) or looks == 4, "another look"
+        )
         wait_until(lambda: not judges(shell), "it was judged")
         snapshot = client.snapshot()
         assert list(snapshot.notes) == [

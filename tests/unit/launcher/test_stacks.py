@@ -95,6 +95,18 @@ def test_who_only_serves_is_in_a_function_of_a_server_that_never_returns(
     assert not one(main, own).only_serves and not one(library, main).only_serves
     assert not one(main, unlisted=1).only_serves and not one().only_serves
 
+    def child(pid: int, parent: int, stack: ProcessStack) -> ProcessStack:
+        return replace(stack, pid=pid, parent=parent)
+
+    shell = ProcessStack(3, "sh -c", "proc", "sleeps", ())
+    pool = f"{place}/../multiprocessing/resource_tracker.py"
+    helper = one(ThreadStack("main", (StackFrame("main", pool, 1),)))
+    server, binary = one(main, library), ProcessStack(9, "./train", "proc", "runs", ())
+    started = (shell, child(7, 3, server), child(8, 7, helper))
+    assert task(0, *started).only_serves is serves
+    assert not task(0, *started, child(9, 7, one(own))).only_serves
+    assert not task(0, *started, child(9, 7, binary)).only_serves
+
 
 def test_a_task_stands_where_its_only_working_thread_does() -> None:
     """Given first threads that wait for another one, then a task stands where that one does: what
