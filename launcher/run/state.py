@@ -117,6 +117,8 @@ class RunData(Views):
         self.raised: dict[TaskId, str] = {}
         """Exceptions of tasks that hang in their exit, in their present attempts."""
         self.silence_watched: set[TaskId] = set()
+        self.waited_in_vain = 0.0
+        """Seconds for which later stages have waited for a port that nobody opened."""
         self.serving: set[TaskId] = set()
         """Watched tasks that only answer others."""
         """Tasks whose silence is watched in their present attempt."""

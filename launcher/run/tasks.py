@@ -105,7 +105,7 @@ class Tasks:
             return []
         number = data.run.attempt + 1
         data.update_run(attempt=number, restart_due=False, verdict=None, state=RunPhase.STARTING)
-        data.looked_for = None
+        data.looked_for, data.waited_in_vain = None, 0.0
         data.replan(self._with_ports(event))
         for task in data.cluster_tasks:
             self._await_stage(task)
@@ -313,6 +313,7 @@ class Tasks:
         view = data.tasks[task]
         if not data.must_be_ready(task):
             if data.run.stage + 1 < len(data.plan.stages):
+                data.waited_in_vain = data.plan.start_timeout
                 data.note(
                     f"{task} on {view.host} lives, and has not listened on port "
                     f"{data.plan.task(task).port} for {data.plan.start_timeout:g} s: "
@@ -592,7 +593,9 @@ class Tasks:
             if view.id not in data.silence_watched and (finished or view.id.job in jobs)
         ]
         data.silence_watched.update(fresh)
-        return [WatchSilence(task, settings.finish_timeout) for task in fresh]
+        # What began later may end as much later.
+        patience = settings.finish_timeout + data.waited_in_vain
+        return [WatchSilence(task, patience) for task in fresh]
 
     def on_hangs_in_exit(self, event: ev.HangsInExit) -> list[Instruction]:
         """A task has raised, and has not left: it has as long for that as others at the end."""

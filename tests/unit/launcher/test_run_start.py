@@ -19,6 +19,7 @@ from launcher.run.instructions import (
     SetTimer,
     StageHost,
     StartTask,
+    WatchSilence,
 )
 from launcher.run.machine import RunStateMachine
 from launcher.run.snapshot import HostReceipt, Survivor
@@ -187,6 +188,9 @@ def test_a_stage_begins_when_the_time_is_over_in_which_the_chief_could_listen() 
     for late in ("worker:1", "worker:2"):
         driver.fired(ReadyTimeout(name(late), 1))
     assert driver.phase() is RunPhase.RUNNING and len(driver.seen.notes) == 1
+    # They began two minutes after the chief, and may work, and print nothing, for as much longer.
+    out = driver.exited("worker:0")
+    assert out == [WatchSilence(name(task), 180.0) for task in ("worker:1", "worker:2")]
 
 
 @pytest.mark.parametrize("task", ["ps:0", "worker:0"])
