@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import json
 import posixpath
+import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from ..hosts.programs import HostProgram
 from ..paths import installed_trainer
 from ..plan.run_plan import HostPlan, Plan
 from . import staging
-from .listing import Copied, LeftOut, Listing, Tree, list_tree
+from .listing import Copied, LeftOut, Listing, Tree, list_tree, walk
 from .needed import left_out_command, left_out_note
 from .staging import Manifest, Progress
 
@@ -120,6 +121,27 @@ def trees_of(plan: Plan, host: HostPlan) -> tuple[Tree, ...]:
     if host.uses_trainer and (trainer := installed_trainer()):
         trees.append(Tree(TRAINER, Path(trainer) / "trainer", prefix="trainer/"))
     return tuple(trees)
+
+
+def written_since(plan: Plan, host: HostPlan, moment: float) -> list[str]:
+    """Paths of files that go to a host and that somebody has written since then, programs first.
+    Blocks.
+
+    Raises:
+        TfmuxError: what a launch would say: a directory is refused, or cannot be read.
+    """
+    found = {
+        tree.prefix + relative
+        for tree in trees_of(plan, host)
+        if tree.name == WORK
+        for relative, _, info in walk(tree)
+        if stat.S_ISREG(info.st_mode) and info.st_mtime > moment
+    }
+    return sorted(found, key=lambda path: (not path.endswith(_PROGRAMS), path))
+
+
+_PROGRAMS = (".py", ".sh", ".ipynb", ".toml", ".yaml", ".yml", ".json")
+"""Ends of the names of programs and their settings."""
 
 
 class CopiedFiles:

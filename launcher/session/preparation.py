@@ -364,6 +364,29 @@ class LaunchPreparation:
                 self._core.note(warning)
             self._core.feed(ev.Staged(time.time(), name))
 
+    async def note_old_files(self, task: TaskId) -> None:
+        """Says which files have been written here since the launch, for a task that starts again on
+        a host: what was copied there stays as it was."""
+        plan = self._data.plan
+        host = plan.host(plan.task(task).host)
+        if not plan.copies(host) or plan.task(task).directory:
+            return
+        from ..files.trees import written_since  # this launcher may not have sent any
+
+        began = self._data.run.started
+        try:
+            found = await asyncio.to_thread(written_since, plan, host, began)
+        except (TfmuxError, OSError):
+            return  # its files here are gone, and those there are what there is
+        if found:
+            files = ", ".join(map(printable, found[:3]))
+            files += f" and {len(found) - 3} more" * (len(found) > 3)
+            have = "has" if len(found) == 1 else "have"
+            self._shell.note(
+                f"{task} starts again with the files that {host.name} got at the launch: {files} "
+                f"{have} been written here since, and a new launch sends them"
+            )
+
     def _note_progress(self, host: str, progress: Progress) -> None:
         """Notes how many bytes and files, of those that it lacks, have gone to a host."""
         size, files = (progress.bytes, progress.total_bytes), (progress.files, progress.total_files)

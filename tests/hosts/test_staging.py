@@ -14,10 +14,14 @@ from typing import Any
 
 import pytest
 
+from launcher.ids import TaskId
+from launcher.session.client import RunClient
+from launcher.store.runs import RunFolder
 from tests.support.budgets import variants
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, python_task, run, start, write
 from tests.support.patience import PATIENCE, wait_until
+from tests.support.scenario import notes
 from tests.testbed.faults import allow_one_session, full_home
 from tests.testbed.inprocess import SshServer
 from tests.testbed.namespaces import Testbed
@@ -251,6 +255,43 @@ def test_data_without_a_workdir(ssh_server: SshServer, tmp_path: Path) -> None:
     (tmp_path / "unwanted").write_text("x")
     found, _ = launch(write(tmp_path, on_server(ssh_server, "", run='data = ["mnist"]')))
     assert found == {"./mnist/a": code(b"a")}
+
+
+def test_a_restart_with_changed_files_says_that_the_host_has_the_old_ones(
+    ssh_server: SshServer, tmp_path: Path
+) -> None:
+    """Given a task on a host, when files of its workdir are changed here and it is restarted, then
+    it runs the files of the launch, and a note names those that were written since, programs first,
+    but none that is not copied; without changes nothing is said."""
+    root = tmp_path / "work"
+    root.mkdir()
+    for name in ("train.py", "data.txt", "notes.py", ".gitignore"):
+        (root / name).write_text("*.tmp\nold\n")
+        os.utime(root / name, (1, 1))
+    script = (
+        "import os, time\nattempt = os.environ['TFMUX_TASK'].rstrip(';').split('/')[-1]\n"
+        "print(attempt, 'has', open('train.py').read().split()[-1]); time.sleep(3000)"
+    )
+    with Up("up", str(write(tmp_path, on_server(ssh_server, "work", script))), "--json") as up:
+        up.log("worker:0", "1 has old")
+        _restart(up)
+        up.log("worker:0", "2 has old")
+        assert not [note for note in notes(up) if "written here" in note]
+        for name in ("train.py", "data.txt", "left.tmp"):
+            (root / name).write_text("new\n")
+        _restart(up)
+        up.wait_for(lambda e: "written here since" in e.get("note", ""), "the note")
+        (note,) = (note for note in notes(up) if "written here" in note)
+        assert "worker:0" in note and "far" in note and "train.py, data.txt have been" in note
+        up.log("worker:0", "3 has old")
+
+
+def _restart(up: Up) -> None:
+    client = RunClient.attach(RunFolder.find(up.run_id))
+    try:
+        client.restart(TaskId("worker", 0))
+    finally:
+        client.close()
 
 
 @pytest.mark.prove
