@@ -3,10 +3,13 @@ have names of files in it that need not be valid in its encoding."""
 
 from __future__ import annotations
 
+import fcntl
 import io
 import os
 import select
+import stat
 import sys
+import termios
 
 from launcher.printable import printable
 
@@ -115,6 +118,22 @@ def missing_terminal() -> str:
         (name for name in ("stdout", "stdin") if not getattr(sys, name).isatty()),
         "",
     )
+
+
+def unread_input(fd: int = 0) -> str:
+    """What holds bytes that are lost on a command that does not read them: `a file` or `a pipe`;
+    empty where nothing waits there, as on a terminal."""
+    try:
+        info = os.fstat(fd)
+        if stat.S_ISREG(info.st_mode):
+            return "a file" if os.lseek(fd, 0, os.SEEK_CUR) < info.st_size else ""
+        if stat.S_ISFIFO(info.st_mode) or stat.S_ISSOCK(info.st_mode):
+            waiting = bytearray(4)
+            fcntl.ioctl(fd, termios.FIONREAD, waiting)
+            return "a pipe" if any(waiting) else ""
+    except OSError:  # it is closed
+        pass
+    return ""
 
 
 def message(text: str) -> None:

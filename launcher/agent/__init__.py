@@ -14,7 +14,9 @@ nothing but each other:
     kills       TERM, grace, KILL, and the receipt
     processes   what /proc and waitpid say, to which task each process belongs, exact signals
     signals     signals that are for tasks alone
+    log_end     the end of a log that has reached its limit
     task_logs   task output into files, and how far these have grown
+    terminals   whether a program waits for input
     ports       which process listens on a port, and whether one is free
     stats       CPU and memory
     nvidia_smi  GPUs and the processes on them

@@ -23,6 +23,7 @@ import pty
 import selectors
 import signal
 import termios
+import threading
 import time
 from collections import deque
 from contextlib import suppress
@@ -165,6 +166,8 @@ class Attempt:
         """Short names and command lines of what it has left, by pid, as the last look saw them."""
         self.failed_left: list[Ended] = []
         """What it has left has failed since."""
+        self.settled: threading.Event | None = None
+        """Set when the end of its log that was kept apart stands in the log."""
         self.left_known = False
         """They have been looked for; else they are again at `next_look`."""
         self.next_look = 0.0
@@ -649,6 +652,9 @@ class Attempts:
             late = time.monotonic() - attempt.ended_at > _WAIT_FOR_OUTPUT
             told = closed or late or drain.idle(attempt.log)
             told = told and (late or not attempt.looking)
+            if told and not closed:  # a grandchild holds the pipe
+                attempt.settled = attempt.settled or drain.settle(attempt.log)
+                told = attempt.settled.is_set()
             if attempt.state is State.ENDED and told and attempt.left_known:
                 attempt.state = State.CLOSED if closed else State.REPORTED
                 self._channels.send(wire.EXITED, attempt.facts(_port_owner(attempt)))
@@ -745,6 +751,11 @@ class Attempts:
                 first, leader = attempt.stop_first and living, attempt.terminal and living
                 found[attempt.task] = StopOrder(attempt.stop_signal, first, leader)
         return found
+
+    def terminals(self) -> dict[str, bool]:
+        """The tasks whose programs have a terminal, and whether it hides what would be typed."""
+        running = [one for one in self.all if one.terminal and one.state is State.RUNNING]
+        return {one.task: self._logs.drain.hides_input(one.log) for one in running}
 
     def pass_on(self, number: int, grace: float) -> int:
         """Sends a signal to the first process of each task that runs; returns to how many. What

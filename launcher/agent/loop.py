@@ -398,7 +398,8 @@ class Agent:
 
     def _answer_stats(self, channel: Channel, body: Json) -> None:
         try:
-            channel.answer(body["id"], self._stats.sample(self._look_at_processes()))
+            stats = self._stats.sample(self._look_at_processes(), self._attempts.terminals())
+            channel.answer(body["id"], {**stats, "beyond": self._logs.beyond()})
         except OSError as error:  # no descriptor is left
             channel.refuse(body["id"], error_text(error))
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Mapping
 
 from .processes import Process, path_of
+from .terminals import reads_terminal
 from .threads import start_thread
 from .wire import TASK_NAME, Json
 
@@ -32,10 +33,16 @@ class StatsSampler:
         self._thread: threading.Thread | None = None
         """Looks for the program that tells of GPUs."""
         self._search_at = 0.0
+        self._looking: threading.Thread | None = None
+        """Looks for tasks that read from their terminals."""
+        self._reading: set[str] = set()
+        """Those that it has found last."""
 
-    def sample(self, members: Mapping[int, tuple[Process, str]]) -> Json:
-        """CPU in cores (of the machine: 0–1), memory in bytes, GPUs with their
-        processes."""
+    def sample(
+        self, members: Mapping[int, tuple[Process, str]], terminals: Mapping[str, bool]
+    ) -> Json:
+        """CPU in cores (of the machine: 0–1), memory in bytes, GPUs with their processes.
+        `terminals`: the tasks that have one, and whether it hides what is typed."""
         now = time.monotonic()
         passed = now - self._at if self._at else 0.0
         usage: dict[str, list[float]] = {}
@@ -54,6 +61,8 @@ class StatsSampler:
             if passed:
                 share[0] += (process.ticks - self._ticks.get(key, 0)) / _TICK / passed
             share[1] += process.rss
+        for task in self._find_waiting(members, terminals):
+            halted.setdefault(task, "I")
         self._at, self._ticks = now, ticks
         busy = self._machine_busy()
         total, available = memory()
@@ -76,6 +85,33 @@ class StatsSampler:
             },
             "halted": {task: state for task, state in halted.items() if TASK_NAME.fullmatch(task)},
         }
+
+    def _find_waiting(
+        self, members: Mapping[int, tuple[Process, str]], terminals: Mapping[str, bool]
+    ) -> set[str]:
+        """Tasks that wait for input from their terminals: all of their processes sleep, and have
+        done nothing since the last look. Which of those read is looked for in a thread, and known
+        at the next look."""
+        still: dict[str, list[int]] = {}
+        for process, task in members.values():
+            if task in terminals:
+                idle = self._ticks.get((process.pid, process.start)) == process.ticks
+                still.setdefault(task, []).append(
+                    process.pid if idle and process.state == "S" else 0
+                )
+        still = {task: pids for task, pids in still.items() if all(pids)}
+        if still and not (self._looking is not None and self._looking.is_alive()):
+            with suppress(OSError):  # no thread can be started
+                self._looking = start_thread(lambda: self._look(still, terminals), "terminals")
+        return self._reading & set(still)
+
+    def _look(self, tasks: Mapping[str, list[int]], hides: Mapping[str, bool]) -> None:
+        found = set()
+        for task, pids in tasks.items():
+            reads = [reads_terminal(pid) for pid in pids]
+            if True in reads or (None in reads and hides[task]):
+                found.add(task)
+        self._reading = found
 
     def _machine_busy(self) -> float | None:
         with open("/proc/stat") as file:

@@ -3,6 +3,10 @@
 A disk that hangs blocks `write`, and must block neither heartbeats nor kills. A full disk must
 not block the tasks: their pipes are read on and what found no room is counted. The pipe stays
 between a task and its file because `> /dev/stderr` inside a task would cut the file to zero.
+
+A log only grows, and never beyond its limit. What a task writes when the first part of the limit is
+used goes to a second file of bounded size, which keeps the end of it; that is appended to the log,
+behind a mark of what was cut, when the attempt has ended.
 """
 
 from __future__ import annotations
@@ -19,7 +23,9 @@ from typing import TYPE_CHECKING, Callable
 
 from . import wire
 from .folders import Folders
+from .log_end import LogEnd, end_room
 from .processes import EXHAUSTED, check_for_task
+from .terminals import hides_input
 from .threads import Later, WorkerThread, error_text, log_line
 from .wire import Json
 
@@ -34,12 +40,19 @@ costs the launcher a millisecond: with 16 flooding tasks a fifth of a core. The 
 ten times a second."""
 
 
+_AT_LIMIT = (
+    "it has reached its log_limit; of further output only the end is kept, and shown when the "
+    "attempt has ended"
+)
+
+
 class Log:
     """One task's log file on this host; attempts follow each other in it.
 
-    `size` is the bytes written, `lost` those that found no room on the disk, `cut` those
-    beyond the limit. Changed by the drain thread, read by the loop, which never opens it. It is
-    open while a task writes to it or a launcher reads it: a host has more logs than descriptors.
+    `size` is the bytes written, `lost` those that found no room on the disk, `cut` those that the
+    limit has cost, `beyond` all that came when its first part was used. Changed by the drain
+    thread, read by the loop, which never opens it. It is open while a task writes to it or a
+    launcher reads it: a host has more logs than descriptors.
     """
 
     def __init__(self, path: str, limit: int) -> None:
@@ -49,6 +62,8 @@ class Log:
         self.size = 0
         self.lost = 0
         self.cut = 0
+        self.beyond = 0
+        self._end = LogEnd(path + ".end")
         self._users = 0
         self._lock = threading.Lock()
 
@@ -69,6 +84,7 @@ class Log:
             self._users -= 1
             if not self._users and self.fd >= 0:
                 fd, self.fd = self.fd, -1
+                self._end.close()
                 with suppress(OSError):  # of NFS: the server has not taken all of it
                     os.close(fd)
 
@@ -78,6 +94,8 @@ class Log:
             fd = os.open(self.path, flags, 0o600)
             self.size = os.fstat(fd).st_size
             self.fd = fd
+            if self._end.take_up():  # of an agent that has died
+                self.append_end()
 
     def pread(self, limit: int, offset: int) -> bytes:
         """At most `limit` bytes from `offset` on."""
@@ -105,10 +123,20 @@ class Log:
         return count
 
     def _write(self, data: memoryview) -> None:
-        room = self.limit - self.size
-        if len(data) > room:
-            self.cut += len(data) - max(0, room)
-            data = data[: max(0, room)]
+        room = max(0, self.limit - end_room(self.limit) - self.size)
+        if self._end.used:
+            room = 0  # what follows on the end that is kept belongs behind it
+        self._append(data[:room])
+        data = data[room:]
+        if data:
+            self.beyond += len(data)
+            if not self._end.used:
+                self._end.begin(self.limit - self.size)
+            cut, lost = self._end.write(data)
+            self.cut += cut
+            self.lost += lost
+
+    def _append(self, data: bytes | memoryview) -> None:
         while data:
             try:
                 written = os.pwrite(self.fd, data, self.size)
@@ -117,6 +145,27 @@ class Log:
                 return
             self.size += written
             data = data[written:]
+
+    @property
+    def holds_end(self) -> bool:
+        """Output is kept that stands in no log yet."""
+        return self._end.used
+
+    def append_end(self) -> None:
+        """Appends the end that is kept to the log, behind a mark of what is missing. Never
+        raises."""
+        if not self._end.used:
+            return
+        for part in self._end.parts(self._last_byte(), self.limit - self.size):
+            self._append(part)
+        self.cut += self._end.left_out
+        self._end.remove()
+
+    def _last_byte(self) -> bytes:
+        try:
+            return os.pread(self.fd, 1, self.size - 1) if self.size else b"\n"
+        except OSError:
+            return b""
 
 
 class Drain(threading.Thread):
@@ -133,6 +182,10 @@ class Drain(threading.Thread):
         self._logs: dict[int, Log] = {}
         self._epoll = select.epoll()
         self._lock = threading.Lock()
+        self._asked, self._ask = os.pipe()
+        self._epoll.register(self._asked, select.EPOLLIN)
+        self._settling: list[tuple[Log, threading.Event]] = []
+        """Logs whose kept ends are wanted, and whom to tell."""
         self._reading = False
         self._buffer = bytearray(_CHUNK)  # one for all: a fresh one a read costs page faults
         self._called = 0.0
@@ -159,11 +212,40 @@ class Drain(threading.Thread):
                         return False
         return not self._reading  # looked at last: what left the pipe meanwhile is being written
 
+    def hides_input(self, log: Log) -> bool:
+        """A terminal that is drained into this log does not show what is typed."""
+        with self._lock:
+            return any(hides_input(fd) for fd, drained in self._logs.items() if drained is log)
+
+    def settle(self, log: Log) -> threading.Event:
+        """Has the end that is kept of a log appended to it, without a wait; the event is set
+        then."""
+        done = threading.Event()
+        if log.holds_end:
+            with self._lock:
+                self._settling.append((log, done))
+            os.write(self._ask, b"s")
+        else:
+            done.set()
+        return done
+
     def run(self) -> None:
         """Reads until the process ends."""
         while True:
             for fd, _ in self._epoll.poll():
-                self._read(fd)
+                if fd == self._asked:
+                    self._settle()
+                else:
+                    self._read(fd)
+
+    def _settle(self) -> None:
+        os.read(self._asked, 4096)
+        with self._lock:
+            settling, self._settling = self._settling, []
+        for log, done in settling:
+            log.append_end()
+            done.set()
+        self._on_change()
 
     def _read(self, fd: int) -> None:
         log: Log | None = self._logs.get(fd)
@@ -180,6 +262,10 @@ class Drain(threading.Thread):
             self._reading = False
             with self._lock:
                 self._epoll.unregister(fd)
+                last = list(self._logs.values()).count(log) == 1
+            if last and log.holds_end:
+                log.append_end()  # first: who asks takes a log that nobody drains for whole
+            with self._lock:
                 del self._logs[fd]
             os.close(fd)
             log.close()
@@ -288,6 +374,10 @@ class TaskLogs:
         log.close()
         self._on_change()  # there may be something to read now
 
+    def beyond(self) -> dict[str, int]:
+        """Bytes of each task that have come since the first part of its log's limit was used."""
+        return {task: log.beyond for task, log in self._logs.items() if log.beyond}
+
     def has_grown(self) -> bool:
         """There are sizes to be sent."""
         return bool(self._grown())
@@ -316,7 +406,7 @@ class TaskLogs:
         for task, log in self._logs.items():
             for lost, word, text in (
                 (log.lost, "disk", "the disk is full; output is dropped"),
-                (log.cut, "limit", "it has reached its log_limit; further output is dropped"),
+                (log.cut, "limit", _AT_LIMIT),
             ):
                 if lost and (task, word) not in self._sent_losses:
                     self._sent_losses.add((task, word))

@@ -362,7 +362,9 @@ class RunSettings(FileTable):
         Key("variables of the launcher's environment to pass on. For secrets: see *Secrets*"),
     ] = ()
     pty: Annotated[Flag, Key("give tasks a terminal")] = False
-    log_limit: Annotated[Bytes, Key("bytes of each task's log", "10 GiB")] = DEFAULT_LOG_LIMIT
+    log_limit: Annotated[
+        Bytes, Key("bytes of each task's log: its beginning and its end", "10 GiB")
+    ] = DEFAULT_LOG_LIMIT
 
     @property
     def background_lease(self) -> float:

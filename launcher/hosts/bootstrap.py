@@ -116,8 +116,15 @@ _PACKAGES = ("agent", "on_host")
 _NOT_SENT = {
     _AGENT: ("on_host.",),
     _PROGRAM: (
-        *("agent.attempts", "agent.channel", "agent.kills", "agent.loop", "agent.stack_taker"),
-        *("agent.start", "agent.task_logs", "agent.watchdog", "on_host.prepare", "on_host.warm"),
+        *("agent.attempts", "agent.channel", "agent.kills", "agent.log_end", "agent.loop"),
+        *(
+            "agent.stack_taker",
+            "agent.start",
+            "agent.task_logs",
+            "agent.watchdog",
+            "on_host.prepare",
+            "on_host.warm",
+        ),
     ),
 }
 """Modules that each does not need: half of what an interpreter would have to unpack."""

@@ -567,7 +567,9 @@ Gpus = Annotated[tuple[GpuView, ...], Field(max_length=2 * wire.MOST_GPUS)]
 class StatsAnswer(Answer):
     """CPU (0–1), memory and GPUs of the host, and of each task its cores and bytes. `gpu_problem`
     says why these GPUs are not all, or not new. `halted` are tasks of which a process is stopped
-    (T), or waits in the kernel and has got no further since the last look (D)."""
+    (T), or waits in the kernel (D) or for input from its terminal (I) and has got no further since
+    the last look. `beyond` counts the
+    bytes that tasks have written for which their logs have no room now (`agent/log_end.py`)."""
 
     cpu: Figure | None = None
     memory_total: AnyNumber
@@ -575,7 +577,8 @@ class StatsAnswer(Answer):
     gpus: Gpus
     gpu_problem: Line = ""
     tasks: dict[TaskId, tuple[Figure, AnyNumber]]
-    halted: dict[TaskId, Literal["T", "D"]] = Field(default_factory=dict)
+    halted: dict[TaskId, Literal["T", "D", "I"]] = Field(default_factory=dict)
+    beyond: dict[TaskId, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
 
 
 @frozen

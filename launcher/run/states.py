@@ -70,6 +70,8 @@ class Halt(StrEnum):
     """A signal has stopped one of them: SIGSTOP, or Ctrl-Z."""
     WAITING = "waits in the kernel"
     """One waits for a disk or a device, and takes no signal until that answers."""
+    INPUT = "waits for input"
+    """One reads from the task's terminal, and the others do nothing."""
 
 
 class HostState(StrEnum):

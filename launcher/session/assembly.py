@@ -93,7 +93,7 @@ def assemble(core: Core, folder: RunFolder, logs: LogStore, doors: Doors) -> Par
         disk=disk,
         outputs=outputs,
         gpus=gpus,
-        stats=HostStats(core, gpus),
+        stats=HostStats(core, gpus, outputs.wrote_beyond_limit),
         hosts=hosts,
         allocation=allocation,
         preparation=LaunchPreparation(core, hosts, gpus, allocation),

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from ..hosts.ssh import SshConnector
 
 STATS_SECONDS = 5.0
-_HALTS = {"T": Halt.STOPPED, "D": Halt.WAITING}
+_HALTS = {"T": Halt.STOPPED, "D": Halt.WAITING, "I": Halt.INPUT}
 _ANSWER_SECONDS = 1.0
 """Longest wait for the answers that are shown together."""
 _TAKEN_SECONDS = 5.0
@@ -301,13 +301,18 @@ def logins_of(data: RunData, prompts: PromptHandler) -> SshConnector | None:
 class HostStats:
     """Asks all connected hosts at once for their figures."""
 
-    def __init__(self, core: Core, gpus: GpuWatch) -> None:
+    def __init__(
+        self, core: Core, gpus: GpuWatch, wrote_beyond_limit: Callable[[TaskId], None]
+    ) -> None:
         self._core, self._gpus = core, gpus
+        self._wrote_beyond_limit = wrote_beyond_limit
         self._data, self._links = core.data, core.links
         self._heard_at: dict[str, float] = {}
         """When each host was heard last, by the clock of its link."""
         self._waiting: dict[TaskId, float] = {}
         """Tasks that waited in the kernel at the last look, and since when."""
+        self._beyond: dict[TaskId, int] = {}
+        """Bytes for which tasks' logs had no room at the last look."""
 
     async def poll(self) -> None:
         """Asks all hosts for their figures, again and again; never ends by itself. One that does
@@ -337,14 +342,22 @@ class HostStats:
                 for task in live:
                     if tasks[task].host == host:
                         self._note_halt(task, stats.halted.get(task))
+                        self._note_output(task, stats.beyond.get(task, 0))
+
+    def _note_output(self, task: TaskId, beyond: int) -> None:
+        """Takes note that a task writes whose log has reached its limit: nothing of it comes."""
+        if beyond > self._beyond.get(task, 0):
+            self._wrote_beyond_limit(task)
+        self._beyond[task] = beyond
 
     def _note_halt(self, task: TaskId, state: str | None) -> None:
-        """Takes note of a task that is stopped, at once, or waits in the kernel, at the second look
-        in a row: a disk may be slow for a moment."""
+        """Takes note of a task that is stopped, at once, or waits in the kernel or for input, at
+        the second look in a row: a disk may be slow for a moment."""
         view, now = self._data.tasks[task], time.time()
-        if state != "D":
+        waits = state in ("D", "I")
+        if not waits:
             self._waiting.pop(task, None)
-        if state == "D" and view.halted is not Halt.WAITING:
+        if waits and view.halted is not _HALTS[state or ""]:
             since = self._waiting.setdefault(task, now)
             if since == now:
                 state = None
@@ -354,6 +367,8 @@ class HostStats:
         if halt is not view.halted:
             event = ev.TaskHalted(time.time(), task, halt, now if halt else None)
             self._core.feed(event)
+            if halt is Halt.INPUT:
+                self._core.note(f"{task} {halt} from its terminal, {_NO_KEYS}")
 
     def note_heard(self) -> None:
         """Says when each host was heard last, in whole seconds, as people are shown it: one that
@@ -363,6 +378,12 @@ class HostStats:
                 self._heard_at[host] = link.last_heard
                 when = time.time() - (time.monotonic() - link.last_heard)
                 self._core.gauges.heard(host, when)
+
+
+_NO_KEYS = (
+    "and no key sends any: give the answer in `command` (yes | …, an option like --yes), or leave "
+    "out `pty`, so that the program finds no terminal"
+)
 
 
 class Forwarding:

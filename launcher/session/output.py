@@ -590,6 +590,11 @@ class Outputs:
                 self._check_exit(task)
             self._notify_host(task)
 
+    def wrote_beyond_limit(self, task: TaskId) -> None:
+        """A task has written for which its log has no room."""
+        self.went_on[task] = now = time.time()
+        self._core.gauges.output(task, now, self.monitor.size(task))
+
     def _show(self) -> None:
         self._publishing = False
         self._core.publish()

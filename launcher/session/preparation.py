@@ -382,7 +382,7 @@ class LaunchPreparation:
             files = ", ".join(map(printable, found[:3]))
             files += f" and {len(found) - 3} more" * (len(found) > 3)
             have = "has" if len(found) == 1 else "have"
-            self._shell.note(
+            self._core.note(
                 f"{task} starts again with the files that {host.name} got at the launch: {files} "
                 f"{have} been written here since, and a new launch sends them"
             )

@@ -383,7 +383,7 @@ class RunShell:
             case ev.Restart(task=task) | ev.SignalTask(task=task):
                 self.data.plan.task(task)
                 if isinstance(event, ev.Restart):
-                    self.spawn(self.preparation.note_old_files(task), f"files of {task}")
+                    self.spawn(self.parts.preparation.note_old_files(task), f"files of {task}")
             case ev.KillAll(force=force):
                 self._order.is_new()
                 if force and self.parts.hooks is not None:

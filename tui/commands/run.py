@@ -27,7 +27,7 @@ from launcher.paths import expand_user
 from launcher.plan.shell_text import front_problem
 from launcher.printable import escaped, printable
 from tui.commands.launch import launch
-from tui.streams import message
+from tui.streams import message, unread_input
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -36,7 +36,23 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         TfmuxError: the options do not fit, or the file they make has a problem.
     """
-    return launch(lambda: make_cluster(arguments), arguments)
+    made = make_cluster(arguments)
+    said = _say_unread()
+    code = launch(lambda: made, arguments)
+    if not said:
+        _say_unread()  # it came later
+    return code
+
+
+def _say_unread() -> bool:
+    """Says that tasks do not get what stands on stdin; False where nothing does."""
+    if not (what := unread_input()):
+        return False
+    message(
+        f"stdin is {what} that no task reads: each has an empty input; save it as a file, and have "
+        "the command read that: sh -c 'COMMAND < FILE'"
+    )
+    return True
 
 
 def make_cluster(arguments: argparse.Namespace) -> tuple[ClusterModel, str]:

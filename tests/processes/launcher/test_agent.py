@@ -199,13 +199,56 @@ def test_no_byte_is_sent_beyond_the_credit(client: Client) -> None:
 
 
 def test_what_is_beyond_the_limit_is_cut_and_said(client: Client) -> None:
-    """A task at its `log_limit` goes on; the launcher is told at once and how much at the end."""
-    script = "import os, time; os.write(1, b'y' * 5001); time.sleep(1000)"
+    """A task at its `log_limit` goes on; the launcher is told at once and how much at the end, when
+    the log has the last bytes, too."""
+    script = "import os, time; os.write(1, b'q' * 5000 + b'z'); time.sleep(1000)"
     client.python("w:0", script, log_limit=1000)
     assert "w:0" in (said := client.get(wire.NOTE)["text"]) and "limit" in said
     client.kill()
     end = client.get(wire.EOF, task="w:0")
-    assert (end["size"], end["cut"]) == (1000, 4001)
+    log = (state_folder(client.run_id) / "logs/w-0.log").read_bytes()
+    assert end["size"] == len(log) <= 1000
+    assert log.endswith(b"qz") and log.count(b"q") + 1 == 5001 - end["cut"]
+    assert f"{end['cut']} bytes are not kept here".encode() in log
+
+
+@pytest.mark.parametrize("stays", ["", "sleep 1000 & "], ids=["alone", "a child has the output"])
+def test_the_crash_behind_a_flood_is_in_the_log(client: Client, stays: str) -> None:
+    """The last lines of a program that fails after more output than its log takes are there when
+    its end is told, also where another process of the task still has the output open."""
+    flood = "head -c 3000000 /dev/zero | tr '\\0' '\\n'; "
+    script = f"{stays}{flood}echo 'RuntimeError: boom'; exit 3"
+    client.start("w:0", ["bash", "-c", script], log_limit=100_000)
+    end = client.get(wire.EXITED, task="w:0")
+    log = (state_folder(client.run_id) / "logs/w-0.log").read_bytes()
+    assert (end["status"], end["size"]) == (3, len(log))
+    assert len(log) <= 100_000
+    assert log.startswith(b"\n" * 40_000) and log.endswith(b"RuntimeError: boom\n")
+
+
+def test_a_child_that_floods_delays_no_end(client: Client) -> None:
+    """The end of a task is told that has left a process which goes on to write without end, and
+    what is left of its log's limit takes in both."""
+    script = "(while :; do echo noise; done) & head -c 200000 /dev/zero; exit 3"
+    client.start("w:0", ["bash", "-c", script], log_limit=100_000)
+    assert client.get(wire.EXITED, task="w:0")["status"] == 3
+    assert client.kill()["confirmed"]
+    logs = state_folder(client.run_id) / "logs"
+    assert client.get(wire.EOF, task="w:0")["size"] == (logs / "w-0.log").stat().st_size <= 100_000
+    assert [one.name for one in logs.iterdir()] == ["w-0.log"]
+
+
+def test_a_flood_beyond_the_limit_is_counted(client: Client) -> None:
+    """What a task writes of which nothing comes is told with the figures: it is no silence."""
+    client.python("w:0", "while True: print('x' * 1000)", log_limit=10_000)
+    assert "w:0" in client.get(wire.NOTE)["text"]
+
+    def beyond() -> int:
+        client.send(wire.STATS, {"id": 1})
+        return int(client.get(wire.REPLY, id=1)["beyond"]["w:0"])
+
+    before = beyond()
+    wait_until(lambda: beyond() > before, "more output")
 
 
 def test_a_log_that_is_a_link_is_refused(client: Client, tmp_path: Path) -> None:

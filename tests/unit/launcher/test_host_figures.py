@@ -51,7 +51,7 @@ def stats_of(views: Views, links: dict[str, Any]) -> HostStats:
     core: Any = SimpleNamespace(
         data=views, gauges=Gauges(data), links=links, publish=lambda: None, bulkhead=bulkhead
     )
-    return HostStats(core, GpuWatch(core, lambda sample: None))
+    return HostStats(core, GpuWatch(core, lambda sample: None), lambda task: None)
 
 
 async def never(question: object) -> object:
@@ -165,7 +165,7 @@ async def test_a_run_names_a_task_in_the_kernel_at_the_second_look() -> None:
         bulkhead=bulkhead,
         feed=machine.handle,
     )
-    stats = HostStats(core, GpuWatch(core, lambda sample: None))
+    stats = HostStats(core, GpuWatch(core, lambda sample: None), lambda task: None)
 
     async def look(halted: dict[TaskId, str]) -> tuple[Halt, float | None]:
         link.halted = halted
