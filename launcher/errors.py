@@ -127,6 +127,10 @@ class AgentError(HostError):
     code = "agent-failed"
 
 
+class AnswerError(AgentError):
+    """A program on the host says why it could not do what it was asked for."""
+
+
 class ProtocolError(AgentError):
     """The agent broke a rule of the protocol. The host is not connected to again, and nothing
     that it sent later is used."""

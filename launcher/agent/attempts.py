@@ -28,7 +28,7 @@ import time
 from collections import deque
 from contextlib import suppress
 from enum import IntEnum
-from typing import Mapping, NamedTuple, Sequence
+from typing import Iterator, Mapping, NamedTuple, Sequence
 
 from . import ports, wire
 from .channel import Channels
@@ -56,7 +56,7 @@ from .processes import (
 )
 from .signals import ASK_TO_END, restore_signals
 from .task_logs import Log, TaskLogs
-from .threads import Later, WorkerThread, error_text, start_thread
+from .threads import Later, WorkerThread, error_text, full_disk, start_thread
 from .wire import Json
 
 _PIPE_BYTES = 256 * 1024
@@ -189,6 +189,10 @@ class Attempt:
         self.signal: str | None = None
         self.out_of_memory = False
         """The kernel has killed it, or the program of its shell, for want of memory."""
+        self.places: tuple[str, ...] = ()
+        """Directories of which the disks may be full when it fails."""
+        self.full: list[str] | None = None
+        """The places whose disk was full when it had failed, and how; None: not looked for yet."""
         self.stopped_by = ""
         """Who had asked it to end before its end was seen (`wire.BY_AGENT` and so on)."""
         self.stopped_why = ""
@@ -209,6 +213,7 @@ class Attempt:
         attempt.out_of_memory = facts.get("out_of_memory", False)
         attempt.stopped_by = facts.get("stopped_by", "")
         attempt.stopped_why = facts.get("stopped_why", "")
+        attempt.full = list(facts.get("full", ()))
         attempt.left = facts.get("left")
         return attempt
 
@@ -263,6 +268,7 @@ class Attempt:
             "signal": self.signal,
             "ended_ago": time.monotonic() - self.ended_at if self.ended_at else None,
             "out_of_memory": self.out_of_memory,
+            "full": (self.full or ())[: wire.MOST_FULL],
             "stopped_by": self.stopped_by if self.ended else "",
             "stopped_why": self.stopped_why if self.ended else "",
             "listening": self.listening,
@@ -422,6 +428,7 @@ class Attempts:
         log = self._logs.log(task, int(wanted["log_limit"]))
         attempt = Attempt(task, number, log, port, gated=gated)
         attempt.stop_first, attempt.stop_signal, attempt.terminal = stop_first, stop_signal, pty
+        attempt.places = tuple(dict.fromkeys(_places(program, log)))
         self._forget_closed(task)
         self.all.append(attempt)
         if killed or ending or self.over:
@@ -565,6 +572,7 @@ class Attempts:
                     attempt.end(ended[attempt.pid])
                     attempt.out_of_memory = self._had_no_memory(attempt)
                     self._look_for_program(attempt)
+                    self._look_for_full_disks(attempt)
                 attempt.close_gate()
         for each in reaped:
             if each.status and each.process is not None:
@@ -592,6 +600,13 @@ class Attempts:
 
     def _found(self, attempt: Attempt, problem: ProgramProblem | None) -> None:
         attempt.problem, attempt.looking = problem, False
+
+    def _look_for_full_disks(self, attempt: Attempt) -> None:
+        """Has the thread look whether a disk is full, where the attempt has failed by itself."""
+        if attempt.status == 0 or attempt.stopped_by or attempt.kill_begun:
+            attempt.full = []
+        else:
+            self._disk.do(lambda: setattr(attempt, "full", full_places(attempt.places)))
 
     def _had_no_memory(self, attempt: Attempt) -> bool:
         """The kernel has killed the task for want of memory, or the program of its shell: its log
@@ -652,6 +667,7 @@ class Attempts:
             late = time.monotonic() - attempt.ended_at > _WAIT_FOR_OUTPUT
             told = closed or late or drain.idle(attempt.log)
             told = told and (late or not attempt.looking)
+            told = told and (attempt.full is not None or late)
             if told and not closed:  # a grandchild holds the pipe
                 attempt.settled = attempt.settled or drain.settle(attempt.log)
                 told = attempt.settled.is_set()
@@ -805,6 +821,29 @@ class Attempts:
 
     def _of(self, tasks: set[str] | None) -> list[Attempt]:
         return [attempt for attempt in self.all if tasks is None or attempt.task in tasks]
+
+
+def _places(program: TaskProgram, log: Log) -> Iterator[str]:
+    """Directories in which programs write without being told, or are told to by the run."""
+    yield program.cwd
+    if program.logdir:
+        yield program.logdir
+    yield os.path.dirname(log.path)
+    for name, instead in (("TMPDIR", "/tmp"), ("HOME", "/")):
+        yield program.env.get(name) or instead
+    yield "/dev/shm"
+
+
+def full_places(places: Sequence[str]) -> list[str]:
+    """Finds directories whose disks are full, and how; one for each disk. May hang."""
+    found, seen = [], set()
+    for path in places:
+        with suppress(OSError):
+            device = os.stat(path).st_dev
+            if device not in seen and (how := full_disk(path)):
+                found.append(f"{path}: {how}")
+            seen.add(device)
+    return found
 
 
 def signal_name(number: int) -> str:

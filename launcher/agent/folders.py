@@ -7,6 +7,7 @@ and the socket never lies in it.
 from __future__ import annotations
 
 import enum
+import errno
 import fcntl
 import json
 import math
@@ -17,6 +18,8 @@ import time
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Mapping, NamedTuple, Sequence
+
+from .threads import error_text, full_disk
 
 try:  # as `random` does: `hashlib` loads all of OpenSSL
     from _sha2 import sha256  # type: ignore[import-not-found]  # since Python 3.12
@@ -59,7 +62,7 @@ def private(path: str) -> str:
             pass  # checked below, as ours from an earlier run would be
         info = os.lstat(path)
     except OSError as error:
-        raise FolderError(f"{path}: {error.strerror}") from error
+        raise FolderError(error_text(error)) from error
     if not stat.S_ISDIR(info.st_mode):
         raise FolderError(f"{path} is not a directory (a link or a file is in its place)")
     if info.st_uid != os.getuid():
@@ -100,7 +103,12 @@ def local_folder() -> str:
         finally:
             os.close(directory)
     except OSError as error:
-        raise FolderError(f"the agent's socket needs {_TEMPORARY}: {error.strerror}") from error
+        why = error.strerror or ""
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            why += f": {full_disk(_TEMPORARY) or 'a quota'}; free some there"
+        elif error.errno == errno.EROFS:
+            why += "; have it mounted for writing, or in a container as tmpfs"
+        raise FolderError(f"the agent's socket needs {_TEMPORARY}: {why}") from error
 
 
 def _own_folders() -> list[str]:

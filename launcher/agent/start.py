@@ -29,7 +29,7 @@ from .processes import (
     variable,
 )
 from .signals import block_signals
-from .threads import log_traceback
+from .threads import error_text, log_traceback
 from .watchdog import guard
 from .wire import FROZEN_SECONDS, KILL_SECONDS, Json
 
@@ -38,6 +38,8 @@ _GREETING_SECONDS = FROZEN_SECONDS + 4.0
 that it froze."""
 
 _LOOK_AGAIN = 0.05
+_MOST_SAID = 1000
+"""Bytes of the reason why an agent has not started."""
 _GO_ON_SECONDS = 1.0
 """How long an agent may take to go on that was stopped; one that a debugger holds does not."""
 _OF_A_STEP = (
@@ -77,7 +79,7 @@ def main(config: Json) -> None:
             return
         link = _connected(config, umask, folders)
     except (FolderError, OSError) as error:
-        _say(wire.ERROR, {"text": str(error)})
+        _say(wire.ERROR, {"text": error_text(error)})
         if by_engine:
             sys.exit(wire.NO_FOLDER_STATUS)
         return
@@ -225,14 +227,19 @@ def _make_agent(config: Json, umask: int, folders: Folders) -> socket.socket:
     new = folders.make()
     sys.stdout.flush()
     sys.stderr.flush()
+    why, trouble = os.pipe()
     pid = os.fork()
     if pid:
         os.close(watch)  # the watchdog has it
+        os.close(trouble)
         listener.close()
-        return _await_agent(folders, pid)
+        return _await_agent(folders, pid, why)
     try:
         os.setsid()
-        _guard(config, umask, folders, listener, watch, new)
+        _guard(config, umask, folders, listener, watch, new, trouble)
+    except Exception as error:
+        os.write(trouble, error_text(error).encode()[:_MOST_SAID])
+        log_traceback()
     except BaseException:
         log_traceback()
     finally:
@@ -300,10 +307,17 @@ def _bind(folders: Folders) -> socket.socket:
 
 
 def _guard(
-    config: Json, umask: int, folders: Folders, listener: socket.socket, watch: int, new: bool
+    config: Json,
+    umask: int,
+    folders: Folders,
+    listener: socket.socket,
+    watch: int,
+    new: bool,
+    trouble: int = -1,
 ) -> None:
     """Lets go of whatever this process was started with, and becomes the watchdog, which keeps the
-    lock `watch` once that of an earlier agent has ended; `new`: the run's folder was not there."""
+    lock `watch` once that of an earlier agent has ended; `new`: the run's folder was not there. Why
+    the agent does not listen goes to the pipe `trouble`."""
     os.chdir("/")
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     null = os.open("/dev/null", os.O_RDWR)
@@ -312,10 +326,11 @@ def _guard(
     os.dup2(null, 0)
     os.dup2(errors, 1)
     os.dup2(errors, 2)
-    close_others((0, 1, 2, listener.fileno(), watch))
+    close_others((0, 1, 2, listener.fileno(), watch, trouble))
     me = read_process(os.getpid())
-    os.ftruncate(watch, 0)
-    os.write(watch, b"%d %d" % (os.getpid(), me.start if me else 0))
+    with suppress(OSError):  # a full disk: then nobody wakes this process if it is stopped
+        os.ftruncate(watch, 0)
+        os.write(watch, b"%d %d" % (os.getpid(), me.start if me else 0))
     before = folders.begin(new, alone=lock_within(watch, 0.0))
     if not config.get("local"):
         folders.write_tools(config.get("tools", {}))
@@ -328,8 +343,13 @@ def _guard(
             from .loop import Agent  # most bridges find an agent and need none of it
 
             listener.listen(8)
+            if trouble >= 0:
+                os.close(trouble)
             Agent(config, umask, folders, listener, pulse, signals, before, watch).run()
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, Exception):
+                with suppress(OSError):  # it had listened
+                    os.write(trouble, error_text(error).encode()[:_MOST_SAID])
             log_traceback()  # the watchdog then ends what is left
             os._exit(1)
 
@@ -350,11 +370,13 @@ def _wake_watchdog(folders: Folders) -> None:
             send(watchdog, (signal.SIGCONT,))
 
 
-def _await_agent(folders: Folders, watchdog: int) -> socket.socket:
+def _await_agent(folders: Folders, watchdog: int, why: int) -> socket.socket:
     while True:
         link = _connect(folders)
         if link is not None:
+            os.close(why)
             return link
         if os.waitpid(watchdog, os.WNOHANG)[0]:
-            raise OSError(f"the agent did not start; see {folders.errors}")
+            said = os.read(why, _MOST_SAID).decode(errors="replace")
+            raise OSError(f"the agent did not start: {said or f'see {folders.errors}'}")
         time.sleep(0.002)

@@ -36,7 +36,7 @@ class StatsSampler:
         self._looking: threading.Thread | None = None
         """Looks for tasks that read from their terminals."""
         self._reading: set[str] = set()
-        """Those that it has found last."""
+        """The tasks that it has found last."""
 
     def sample(
         self, members: Mapping[int, tuple[Process, str]], terminals: Mapping[str, bool]

@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 import os
 import queue
+import resource
 import threading
 import time
 from collections import deque
@@ -16,6 +17,8 @@ from typing import Callable
 Later = Callable[[Callable[[], None]], None]
 """Runs something in the agent's loop; called by threads."""
 _MOST_WAITING = 1000
+_FULL = 1 << 20
+"""Bytes on a disk below which it is full, or a fiftieth of a small one."""
 
 
 def start_thread(work: Callable[[], None], name: str) -> threading.Thread:
@@ -29,8 +32,7 @@ def start_thread(work: Callable[[], None], name: str) -> threading.Thread:
     try:
         thread.start()
     except RuntimeError as error:
-        text = "no more processes and threads may be started here (ulimit -u, pids.max)"
-        raise OSError(errno.EAGAIN, text) from error
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from error
     return thread
 
 
@@ -132,10 +134,49 @@ def log_traceback() -> None:
 
 
 def error_text(error: Exception) -> str:
-    """An error in a few words."""
+    """An error in a few words, and what the kernel says of the limit that was reached."""
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        limit = _limit(error)
+        return f"{text}: {limit}" if limit else text
     return str(error) or type(error).__name__
+
+
+def _limit(error: OSError) -> str:
+    if error.errno == errno.EAGAIN and not error.filename:
+        most, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+        said = "" if most == resource.RLIM_INFINITY else f" is {most} here"
+        return (
+            "no more processes and threads may be started by this account: ulimit -u"
+            f"{said}, and pids.max of its container or systemd slice counts, too"
+        )
+    if error.errno == errno.EMFILE:
+        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return f"ulimit -n is {most} here"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT) and isinstance(error.filename, str):
+        return full_disk(error.filename) or "a quota, or what is kept for root"
+    return ""
+
+
+def full_disk(path: str) -> str:
+    """How the disk with a path, or the place where it would be, is full; empty if it is not. May
+    hang with the disk."""
+    while True:
+        try:
+            info = os.statvfs(path or "/")
+            break
+        except FileNotFoundError:
+            path = os.path.dirname(path)
+        except OSError:
+            return ""
+    if info.f_files and not info.f_favail:
+        return f"all {info.f_files} inodes of that disk are used (df -i)"
+    if info.f_flag & os.ST_RDONLY:
+        return ""  # an image of a package or a container has no room by its nature
+    if info.f_blocks and info.f_bavail < min(_FULL / info.f_frsize, info.f_blocks / 50):
+        free, size = (n * info.f_frsize / 2**20 for n in (info.f_bavail, info.f_blocks))
+        return f"{free:.1f} of {size:.0f} MiB are free on that disk"
+    return ""
 
 
 def _print(text: str) -> None:

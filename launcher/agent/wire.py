@@ -22,6 +22,8 @@ MAX_BODY = 4 * 1024 * 1024
 DATA_BYTES = 64 * 1024
 MOST_SURVIVORS = 100
 """Processes that a receipt lists."""
+MOST_FULL = 4
+"""Full disks that are told of one failure."""
 MOST_LEFT = 5
 """Processes that an end lists which a task's first process has left."""
 MOST_PROCESSES, MOST_THREADS, MOST_FRAMES = 256, 64, 64

@@ -60,6 +60,8 @@ _MARSHAL_VERSION = 4
 """Version of `marshal` that every interpreter reads; code is for interpreters of our own
 version."""
 _MAGIC = b"tfmux-agent-magic:"
+_SHELL = re.compile(rb"tfmux-shell-[0-9a-f]+\r?\n")
+"""What a login shell prints that runs commands."""
 _LINE = (
     "import binascii,os,sys;"
     'm=getattr(sys.modules.get("_frozen_importlib_external"),"MAGIC_NUMBER",b"");'
@@ -275,6 +277,7 @@ def marker(nonce: str) -> bytes:
 def split_magic(before: bytes) -> tuple[bytes, bytes]:
     """What a host printed before the marker: the noise of its shell, and the magic number of its
     interpreter, empty where it has said none."""
+    before = _SHELL.sub(b"", before, 1)
     found = re.search(_MAGIC + rb"([0-9a-f]{8})\n\Z", before)
     if found is None:
         return before, b""
@@ -294,6 +297,11 @@ def command(python: str, run_id: str, nonce: str) -> str:
         head = shlex.join(words[:2])
         return f"exec {head} ~/{shlex.quote(python[2:])} {shlex.join(words[3:])}"
     return f"exec {shlex.join(words)}"
+
+
+def announced(command: str, nonce: str) -> str:
+    """A command before which the login shell says that it runs commands (`ShellErrors`)."""
+    return f"echo tfmux-shell-{nonce}; {command}"
 
 
 def payload(config: Mapping[str, Any], magic: bytes) -> bytes:
@@ -530,6 +538,40 @@ class LoginErrors:
         todo = "a ForceCommand there, or a command= in authorized_keys, may run it in a terminal "
         todo += "(script, screen): exclude this login from it"
         return AgentError(self._host, what, code="shell-blocked", todo=todo)
+
+
+class ShellErrors(LoginErrors):
+    """Errors of a login whose shell says first that it runs commands (`announced`)."""
+
+    def ended(self, status: int | None, seen: bytes, complaint: str) -> HostError:
+        """The interpreter did not start; or something else than our command was run."""
+        ran, seen = _SHELL.search(seen) is not None, _SHELL.sub(b"", seen, 1)
+        if ran or status in _NO_PROGRAM:
+            error = super().ended(status, seen, complaint)
+            if status in _NO_PROGRAM:
+                return error
+            todo = f"{error.todo}; a restricted shell (rbash) runs none: use another account there"
+            return HostError(self._host, error.what, code=error.code, todo=todo)
+        said = last_line(complaint or seen.decode(errors="replace"))
+        what = f"logged in, but tfmux's command was not run: {said or 'the session ended'}"
+        return AgentError(self._host, what, code="shell-blocked", todo=f"{_ELSE}: {_OTHER_ACCOUNT}")
+
+    def silent(self, seen: bytes, held: bool, complaint: str) -> HostError:
+        """A start-up file waits, or has started something else; or sshd runs something else."""
+        error = super().silent(_SHELL.sub(b"", seen, 1), held, complaint)
+        if _SHELL.search(seen) is not None:
+            return error
+        todo = f"{error.todo}; or {_ELSE}: {_OTHER_ACCOUNT}"
+        return AgentError(self._host, error.what, code=error.code, todo=todo)
+
+
+_NO_PROGRAM = (126, 127)
+"""Statuses by which shells say that a program is not there, or cannot be run."""
+_ELSE = (
+    "its login shell (nologin, git-shell), /etc/nologin, a start-up file, or a ForceCommand or "
+    "command= of sshd runs something else"
+)
+_OTHER_ACCOUNT = "use an account that may run commands, or exclude this login from it"
 
 
 def first_difference(wanted: bytes, found: bytes) -> str:

@@ -148,6 +148,7 @@ class TaskFacts(Message):
     signal: SignalName | None = None
     ended_ago: Seconds | None = None
     out_of_memory: bool = False
+    full: Annotated[tuple[Text, ...], Field(max_length=wire.MOST_FULL)] = ()
     stopped_by: StoppedBy = StoppedBy.NOBODY
     stopped_why: Text = ""
     listening: bool

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from ..errors import AgentError, HostError
+from ..errors import AgentError, AnswerError, HostError
 from ..printable import printable
 from ..run.fields import Code, Count, Text
 from . import bootstrap
@@ -230,7 +230,7 @@ def read_answer(host: str, kind: type[A], raw: bytes) -> A:
     """
     try:
         if kind is not Tagged and (failure := _failure(raw)) is not None:
-            raise AgentError(host, failure.error, code=failure.code)
+            raise AnswerError(host, failure.error, code=failure.code)
         return kind.read(raw)
     except ValueError as error:
         text = printable(f"received an answer that is not valid: {error}", 300)

@@ -61,7 +61,10 @@ def transport_factory(host: HostPlan, logins: SshConnector | None) -> TransportF
         return await LocalTransport.open(bootstrap.argv(host.python, run_id, nonce))
 
     async def over_ssh(run_id: str, nonce: str, beside: Transport | None) -> Transport:
-        return await log_in(bootstrap.command(host.python, run_id, nonce), beside)
+        command = bootstrap.announced(bootstrap.command(host.python, run_id, nonce), nonce)
+        transport = await log_in(command, beside)
+        transport.errors = bootstrap.ShellErrors(host.name)
+        return transport
 
     async def through_login(run_id: str, nonce: str, beside: Transport | None) -> Transport:
         words = ["sh", "-c", f'{bootstrap.WITHOUT_JOB}; exec "$@"', "sh"]

@@ -6,9 +6,10 @@ import errno
 import os
 import random
 import socket
-import threading
 import time
 from typing import Any, Iterable
+
+from ..agent.threads import start_thread
 
 _KEEP_OPEN = 10.0
 _TOKEN_SECONDS = 2.0
@@ -144,8 +145,7 @@ def _resolve(host: str, port: int, seconds: float) -> tuple[list[Any], str]:
         except UnicodeError:
             failed.append("not a host name")
 
-    thread = threading.Thread(target=resolve, daemon=True)
-    thread.start()
+    thread = start_thread(resolve, "resolve")
     thread.join(seconds)
     if thread.is_alive():
         return [], f"the name server did not answer in {seconds:.0f} s"

@@ -15,7 +15,7 @@ from ..cluster.addresses import is_loopback
 from ..cluster.choices import Framework, OnFailure
 from ..cluster.file_model import ClusterModel
 from ..cluster.roles import Role
-from ..errors import HostError
+from ..errors import AnswerError, HostError
 from ..files.listing import Copied, LeftOut
 from ..files.needed import above_workdir, left_out_note, other_files
 from ..files.tensorflow_1 import version_1_scripts
@@ -74,9 +74,12 @@ def failure(error: HostError) -> Finding:
 
 
 def unanswered(check: Check, severity: Severity, error: HostError) -> Finding:
-    """Reports a check that got no answer: a disk or a program there hangs."""
+    """Reports a check that got no answer: a disk or a program there hangs, or the host says what
+    it lacks."""
     sentence = f"{check} could not be checked: {error.what}"
     todo = "check for a network disk or a driver that hangs there"
+    if isinstance(error, AnswerError):
+        todo = "raise that limit for the account, or free what it names"
     return Finding(severity, check, "no-answer", error.host, "no answer", sentence, todo)
 
 

@@ -307,6 +307,8 @@ class TaskExited(Event):
     """Its last lines say that another task is at fault."""
     start_problem: str = ""
     """The program that its shell could not start, and why; empty where that is not known."""
+    full: tuple[str, ...] = ()
+    """Directories of its host whose disks were full when it had failed, and how."""
 
 
 @frozen

@@ -89,6 +89,8 @@ class TaskView:
     """What had asked it to end before it did; empty if nothing had."""
     out_of_memory: bool = False
     """The kernel has killed it for lack of memory."""
+    full_disks: tuple[str, ...] = ()
+    """Directories of its host whose disks were full when it had failed, and how."""
     reason: str = ""
     """Why it is in that state; may be empty."""
     left: LeftProcesses | None = None

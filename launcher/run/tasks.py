@@ -40,6 +40,7 @@ _NOTHING_HAPPENED: Mapping[str, Any] = {
     "exit_signal": None,
     "stopped_by": StoppedBy.NOBODY,
     "out_of_memory": False,
+    "full_disks": (),
     "reason": "",
     "left": None,
     "stalled_since": None,
@@ -342,6 +343,7 @@ class Tasks:
             exit_signal=event.signal,
             stopped_by=event.stopped_by,
             out_of_memory=event.out_of_memory,
+            full_disks=event.full,
             ended=view.ended or event.ended or event.time,
         )
         if not view.state.live or data.phase is RunPhase.ENDED:
@@ -378,6 +380,9 @@ class Tasks:
                 return self._after_end()
         how = f"exit {event.status}" if event.signal is None else f"killed by SIG{event.signal}"
         how += ", out of memory" if event.out_of_memory else ""
+        if event.full and event.status != 0:
+            full = "; ".join(event.full)
+            data.note(f"{task} failed on {view.host} while a disk there was full: {full}")
         if event.stopped_by is StoppedBy.AGENT or (event.stopped_by and event.status == 0):
             asked = event.stopped_why or _ASKED[event.stopped_by]
             data.update_task(task, reason=asked)

@@ -64,6 +64,8 @@ class TaskEvidence:
     """When its host was heard last, where that is lost, or was until its agent ended the task."""
     out_of_memory: bool = False
     """The kernel has killed it for lack of memory."""
+    full_disk: str = ""
+    """A directory of its host whose disk was full when it had failed, and how."""
     serves: bool = False
     """The task waits for requests of others, as a parameter server does: where it is tells
     nothing."""
@@ -742,6 +744,11 @@ def _lacks_gpu_memory(one: TaskEvidence) -> bool:
 
 
 def _how(one: TaskEvidence) -> str:
+    how = _end_of(one)
+    return f"{how}, while a disk there was full ({one.full_disk})" if one.full_disk else how
+
+
+def _end_of(one: TaskEvidence) -> str:
     if one.not_started:
         return f"ended with exit code {one.status}: {one.not_started}"
     if one.words.exception:

@@ -181,6 +181,7 @@ def _evidence(
         sighting is not None and sighting.seen_twice,
         lost_at=report.lost_at,
         out_of_memory=report.out_of_memory,
+        full_disk=next(iter(report.full_disks), ""),
         serves=report.serves,
         gpu_fault=next((gpu.fault for gpu in report.gpus if gpu.fault), ""),
         gpu_holders=holders(report.gpus, report.task),

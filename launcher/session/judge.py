@@ -225,6 +225,7 @@ class Judge:
             ended=view.ended,
             lost_at=self._lost_at(view),
             out_of_memory=view.out_of_memory,
+            full_disks=view.full_disks,
             serves=plan.role is Role.PS,
             argv=tuple(plan.argv),
             gpus=self._gpus.of_task(view),

@@ -177,6 +177,7 @@ class TaskReport:
     hangs_for: float = 0.0
     moves: bool = False
     wrote: bool = False
+    full_disks: tuple[str, ...] = ()
 
 
 class _Judgement(LookQuestion["Verdict | None"]):

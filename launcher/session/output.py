@@ -785,6 +785,7 @@ class Outputs:
                 facts.out_of_memory,
                 misses_peer and bool(tail),
                 facts.start_problem,
+                facts.full,
             )
         )
 

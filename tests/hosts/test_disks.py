@@ -14,7 +14,7 @@ from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
 from tests.support.budgets import variants
 from tests.support.cluster_texts import cluster_text
-from tests.support.command import Up, run, write
+from tests.support.command import Up, python_task, run, write
 from tests.support.host_tasks import FOLDER, TwoHosts
 from tests.support.paths import REPOSITORY
 from tests.support.patience import wait_until
@@ -371,3 +371,74 @@ def test_a_directory_of_this_machine(command: str, tmp_path: Path, tfmux_home: P
     done = run(*words)
     assert done.returncode == 0, done.stdout + done.stderr
     assert command == "check" or f"{tfmux_home}/proj/worker" in done.stdout
+
+
+FILLS = """
+import os, sys
+role = os.environ["ROLE"]
+try:
+    if role == "inodes":
+        for number in range(1000):
+            open(f"{os.environ['TMPDIR']}/{number}", "x").close()
+    place = {"logdir": os.environ["LOGDIR"], "temporary": os.environ["TMPDIR"], "works": "."}[role]
+    with open(place + "/checkpoint", "wb", buffering=0) as file:
+        while role != "works":
+            file.write(bytes(1 << 16))
+    sys.exit(4)
+except OSError as error:
+    print("cannot save:", error.errno)
+    sys.exit(3)
+"""
+
+
+@pytest.fixture
+def small_places(tmp_path: Path) -> Iterator[dict[str, Path]]:
+    """Small file systems, and one of few inodes, each for a task."""
+    options = {"logdir": "size=300k", "temporary": "size=300k", "inodes": "size=4m,nr_inodes=20"}
+    places = {name: tmp_path / name for name in options}
+    mounted = []
+    try:
+        for name, place in places.items():
+            place.mkdir()
+            words = ["mount", "-t", "tmpfs", "-o", options[name], "small", str(place)]
+            subprocess.run(words, check=True)
+            mounted.append(place)
+        yield places
+    finally:
+        for place in mounted:
+            subprocess.run(["umount", "--lazy", place], check=True)
+
+
+def test_a_full_disk_is_named_with_the_failure(
+    tmp_path: Path, small_places: dict[str, Path]
+) -> None:
+    """Given tasks whose log directory or temporary directory gets full, or has no inode left, when
+    they fail, then their records and notes say which disk and how it is full, by what the kernel
+    says and whatever they have printed; the task that fails beside them has none."""
+    (tmp_path / "work").mkdir()
+    jobs = "".join(
+        f'[jobs.{role}]\ntasks = ["localhost:auto"]\n'
+        f'env = {{ ROLE = "{role}", LOGDIR = "{logdir}", TMPDIR = "{temporary}" }}\n'
+        for role, logdir, temporary in (
+            ("logdir", "{logdir}", tmp_path),
+            ("temporary", tmp_path, small_places["temporary"]),
+            ("inodes", tmp_path, small_places["inodes"]),
+            ("works", tmp_path, tmp_path),
+        )
+    )
+    text = (
+        f'name = "full"\n{jobs}[run]\ncommand = {json.dumps([*python_task(FILLS)])}\n'
+        f'workdir = "work"\nlogdir = "{small_places["logdir"]}"\nframework = "none"\n'
+        'on_failure = "keep"\nsuccess = "all"\n'
+    )
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        assert up.wait() == 1, up.transcript()
+    last = {event["task"]: event for event in up.of("task")}
+    found = {name: " ".join(last[f"{name}:0"].get("full_disks", ())) for name in small_places}
+    for name, place in small_places.items():
+        assert str(place) in found[name], (found, last)
+        assert ("inodes" in found[name]) == (name == "inodes")
+        assert any(f"{name}:0 failed" in note and str(place) in note for note in notes(up)), notes(
+            up
+        )
+    assert "temporary" not in found["inodes"] and last["works:0"]["exit_code"] == 4

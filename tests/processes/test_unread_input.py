@@ -142,8 +142,8 @@ WORKS = {
 
 
 def test_who_waits_at_a_terminal_is_found(client: Client) -> None:
-    """Of programs on terminals those that wait for nothing but input are named, however they ask;
-    none that sleeps, works, or waits for something else as well."""
+    """Programs on terminals that wait for nothing but input are named, however they ask; none
+    that sleeps, works, or waits for something else as well."""
     for task in [*enumerate(WAITS), *enumerate(WORKS)]:
         number, name = task
         argv = (WAITS | WORKS)[name]

@@ -120,7 +120,7 @@ def test_an_agent_reports_processes_that_get_no_further() -> None:
     """Given a stopped process, one that sleeps, and two in D of which one has got on since the last
     look, then the stopped task and the one that has not got on are reported."""
     sampler = StatsSampler()
-    sampler.sample({n: (process(n, "D", 5), f"worker:{n}") for n in range(4)})
+    sampler.sample({n: (process(n, "D", 5), f"worker:{n}") for n in range(4)}, {})
     found = sampler.sample(
         {
             0: (process(0, "T", 5), "worker:0"),
@@ -128,7 +128,8 @@ def test_an_agent_reports_processes_that_get_no_further() -> None:
             2: (process(2, "D", 5), "worker:2"),
             3: (process(3, "D", 6), "worker:3"),
             4: (process(4, "T", 6), "not a task"),
-        }
+        },
+        {},
     )
     assert found["halted"] == {"worker:0": "T", "worker:2": "D"}
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from launcher.agent import task_logs
+from launcher.agent.log_end import end_room
 from launcher.agent.task_logs import Drain, Log
 from launcher.cluster.read import loads
 from launcher.ids import TaskId
@@ -218,12 +219,20 @@ def test_all_bytes_stand_behind_what_was_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("limit", [0, 1000, task_logs._CHUNK, 3 * task_logs._CHUNK + 17])
 def test_a_limit_is_kept_to_the_byte(tmp_path: Path, limit: int) -> None:
-    """What is beyond is counted, and the task writes on."""
+    """The beginning is there and, where there is room for it, the end; what is between them is
+    counted to the byte, and the task writes on."""
     log = Log(str(tmp_path / "log"), limit)
     data = PIECE * 8
     drain(log, [data], os.pipe())
-    assert Path(log.path).read_bytes() == data[:limit]
-    assert (log.size, log.cut) == (limit, len(data) - limit)
+    found = Path(log.path).read_bytes()
+    assert len(found) == log.size <= limit
+    head, mark, tail = found.partition(
+        b"[tfmux: %d bytes are not kept here: log_limit]\n" % log.cut
+    )
+    assert bool(mark) == (limit > 0)
+    kept = len(data) - log.cut - len(tail)
+    assert head in (data[:kept], data[:kept] + b"\n") and kept >= limit - end_room(limit)
+    assert data.endswith(tail)
 
 
 def test_what_finds_no_room_is_counted() -> None:

@@ -55,7 +55,7 @@ def lines(count: int, word: str = "Schritt ä") -> bytes:
     ("limit", "chunk"), [(1000, 1), (1000, 7), (5000, 13), (20_000, 300), (20_000, 4096)]
 )
 def test_beginning_and_end_are_kept(tmp_path: Path, limit: int, chunk: int) -> None:
-    """Of more output than the limit, in chunks of any size, the log has the first bytes, a mark
+    """The log of more output than its limit, in chunks of any size, has the first bytes, a mark
     that says exactly how many are missing, and whole lines up to the last one."""
     host = Host(tmp_path, limit)
     said = lines(3 * limit // 10) + b"Traceback (most recent call last):\nKeyError: 'x'\n"
