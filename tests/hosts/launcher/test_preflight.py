@@ -536,14 +536,14 @@ async def test_login_shells_of_other_kinds_do(testbed: Testbed) -> None:
 @pytest.mark.prove
 async def test_a_login_shell_that_lets_nobody_in_is_named(testbed: Testbed) -> None:
     """Given a `nologin` account and a start-up file that ends the login, when the preflight runs,
-    then both hosts get `python-missing` with the words that their shells say."""
+    then both hosts get `shell-blocked` with the words that their shells say."""
     faults.login_shell(testbed["tf3"], "/usr/sbin/nologin")
     faults.bashrc(testbed["tf4"], "exec sh -c 'echo closed for today; exit 1'\n")
     report = await preflight(cluster(testbed))
-    assert codes(report, "tf3") == {"python-missing"}
-    assert "not available" in said(report, "tf3", "python-missing").sentence
-    assert codes(report, "tf4") == {"python-missing"}
-    assert "closed for today" in said(report, "tf4", "python-missing").sentence
+    assert codes(report, "tf3") == {"shell-blocked"}
+    assert "not available" in said(report, "tf3", "shell-blocked").sentence
+    assert codes(report, "tf4") == {"shell-blocked"}
+    assert "closed for today" in said(report, "tf4", "shell-blocked").sentence
 
 
 # --- the same faults, met by a launch ---------------------------------------------------------
