@@ -32,6 +32,7 @@ from textual.screen import ModalScreen, Screen
 from textual.theme import Theme
 
 from launcher.errors import TfmuxError
+from launcher.quantities import size
 from launcher.run.leaving import promise
 from launcher.run.states import Outcome, RunPhase
 from tui.clipboard import copy
@@ -70,6 +71,10 @@ _NEEDED_LATE = (
     "launcher.agent.processes",
 )
 """What a run's screen opens, and what says how the run has ended."""
+
+
+_MOST_PASTED = 64_000
+"""Characters that are pasted at once: fields and lists read all of a text at each key."""
 
 
 def _import_in_time() -> None:
@@ -493,6 +498,10 @@ class TfmuxApp(App[int]):
             self._run_screen.clock.wake()
         if isinstance(event, events.MouseEvent) and self.is_too_small:
             return  # it is aimed at what is not there
+        if isinstance(event, events.Paste) and len(event.text) > _MOST_PASTED:
+            pasted, most = size(len(event.text)), size(_MOST_PASTED)
+            self.notify(f"nothing was entered: {pasted} were pasted, and {most} are the most")
+            return
         if (
             isinstance(event, events.Key | events.Paste)
             and not event.is_forwarded

@@ -7,6 +7,7 @@ The file begins with its state, so that an agent after this one finds what it ha
 from __future__ import annotations
 
 import os
+import re
 import struct
 from contextlib import suppress
 from typing import Iterator
@@ -20,6 +21,9 @@ _MOST_ROOM = 256 << 20
 _MARK_BYTES = 128
 """Bytes of a mark at most."""
 _LONGEST_LINE = 64 << 10
+_MOST_ABOVE = 50
+_UPS = re.compile(rb"\x1b\[([0-9]{0,2})[AF]")
+_MOVES = re.compile(rb"(?:\x1b\[[0-9]{0,2}[AF][\r\n]?)+")
 _STEP = 1 << 20
 
 
@@ -103,13 +107,16 @@ class LogEnd:
         if min(self._came, self._keeps) + _MARK_BYTES > room:
             return  # ends of many attempts have used it
         first = max(0, self._came - self._keeps)
+        above = 0
         if first and self._keeps:
             start = self._read(first, _LONGEST_LINE)
             self.left_out = _line_start(start)
             first += self.left_out
+            above = _lines_above(start)
         if first:
             newline = b"" if after == b"\n" else b"\n"
-            yield newline + b"[tfmux: %d bytes are not kept here: log_limit]\n" % first
+            mark = b"[tfmux: %d bytes are not kept here: log_limit]\n" % first
+            yield newline + mark + b"\n" * above
         while first < self._came and (part := self._read(first, _STEP)):
             first += len(part)
             yield part
@@ -137,6 +144,13 @@ class LogEnd:
         if fd >= 0:
             with suppress(OSError):
                 os.close(fd)
+
+
+def _lines_above(data: bytes) -> int:
+    """Lines by which a program moves up, to rewrite its progress bars: the mark stays above."""
+    moves = (_UPS.findall(found.group()) for found in _MOVES.finditer(data))
+    ups = (sum(int(number or 1) for number in numbers) for numbers in moves)
+    return min(_MOST_ABOVE, max(ups, default=0))
 
 
 def _line_start(data: bytes) -> int:

@@ -30,7 +30,7 @@ from tests.support.paths import REPOSITORY
 from tests.support.patience import PATIENCE, wait_until
 from tests.support.scenario import FaultScenario, confirmed, last_states, notes, ready
 from tests.support.streams import records
-from tests.testbed import proc
+from tests.testbed import faults, proc
 from tui.outcome import report
 
 LEASE, LONGER = 8.0, 7200.0
@@ -86,9 +86,9 @@ def said_of(run_id: str) -> str:
 
 def test_a_lid_that_is_closed(fresh_scenario: FaultScenario) -> None:
     """Given two runs of the same hosts and this machine, one left and one not, whose launcher
-    processes stand still, the first one of them first, when the tasks of the other have been ended
-    by their leases, then the first one has the same processes as before; when both wake, the first
-    goes on, and the other says what has happened."""
+    processes stand still, the first one of them first, and whose connections are cut meanwhile,
+    when the tasks of the other have been ended by their leases, then the first one has the same
+    processes as before; when both wake, the first goes on, and the other says what has happened."""
     scenario = fresh_scenario
     with launched(scenario.file(BOTH, run=RULES)) as left:
         with scenario.up(scenario.file(BOTH, run=RULES)) as shown:
@@ -107,6 +107,8 @@ def test_a_lid_that_is_closed(fresh_scenario: FaultScenario) -> None:
             assert all(stopped)
             for pid in stopped:
                 os.kill(pid, signal.SIGSTOP)
+            for name in ("tf1", "tf3"):
+                assert faults.kill_sessions(scenario.testbed[name])
             try:
                 wait_until(
                     lambda: not scenario.first(shown.run_id), "the leases of the other have ended"

@@ -283,6 +283,38 @@ async def test_a_cluster_is_pasted() -> None:
             await until(pilot, lambda: text_of(pilot) == before)
 
 
+@pytest.mark.parametrize("where", ["table", "text", "field"])
+@pytest.mark.parametrize(
+    "pasted",
+    ["tf1, tf2\n" * 120_000, "step 7 loss 0.1 Error\n" * 50_000, "x" * 1_000_000],
+    ids=["hosts", "log", "line"],
+)
+async def test_a_pasted_megabyte_is_refused_and_keys_are_answered(where: str, pasted: str) -> None:
+    """What was pasted by mistake is entered nowhere, which is said, and the next key does what it
+    does; a page of text is entered."""
+    async with editor() as pilot:
+        if where == "text":
+            await to_text(pilot)
+        if where == "field":
+            await pilot.press("a")
+            await until(pilot, lambda: isinstance(pilot.app.focused, LineInput))
+        before = text_of(pilot)
+        pilot.app.post_message(events.Paste(pasted))
+        if where == "table":
+            await pilot.press("a")
+            await until(pilot, lambda: isinstance(pilot.app.focused, LineInput))
+        await pilot.press("Z")
+        await until(pilot, lambda: not gone(pilot, "nothing was entered"))
+        focused = pilot.app.focused
+        if isinstance(focused, LineInput):
+            await until(pilot, lambda: focused.value == "Z")
+            assert text_of(pilot) == before
+        else:
+            await until(pilot, lambda: text_of(pilot) == f"Z{before}")
+            pilot.app.post_message(events.Paste("# a comment\n" * 1000))
+            await until(pilot, lambda: "# a comment" in text_of(pilot))
+
+
 async def test_a_script_is_pasted(tmp_path: Path) -> None:
     """Given a script of several lines with a TF_CONFIG and an old line, when it is pasted over the
     table, then the dialog says what was understood, and Enter takes it; prose is refused whole."""

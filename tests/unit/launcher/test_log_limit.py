@@ -10,6 +10,9 @@ import pytest
 
 from launcher.agent.log_end import end_room
 from launcher.agent.task_logs import Log
+from launcher.ids import TaskId
+from launcher.store.logs import LogFile
+from tui.log.document import Document
 
 MARK = re.compile(rb"\[tfmux: (\d+) bytes are not kept here: log_limit\]\n")
 
@@ -122,6 +125,20 @@ def test_a_broken_file_of_an_end_is_removed(tmp_path: Path, left: bytes) -> None
     (logs / "worker-0.log.end").write_bytes(left)
     host = Host(tmp_path, 20_000)
     assert host.end() == b"said\n"
+
+
+@pytest.mark.parametrize("move", ["\x1b[2A", "\x1b[A\x1b[A", "\x1b[A\r\x1b[A", "\x1b[2F"])
+def test_progress_bars_do_not_rewrite_the_mark(tmp_path: Path, move: str) -> None:
+    """What moves up to lines above, as several bars of tqdm do, leaves the mark to be seen."""
+    host = Host(tmp_path, 20_000)
+    bars = "".join(f"{move}bar a {n}\nbar b {n}\n" for n in range(3000))
+    host.write(f"start\n\n\n{bars}KeyError: 'x'\n".encode())
+    host.end()
+    document = Document(TaskId("worker", 0), LogFile(host.path))
+    document.refresh()
+    shown = [document.line(number).data for number in range(document.count)]
+    assert sum(MARK.fullmatch(line + b"\n") is not None for line in shown) == 1, shown
+    assert shown[0] == b"start" and shown[-2:] == [b"bar b 2999", b"KeyError: 'x'"]
 
 
 def test_a_line_without_an_end_is_cut_at_a_character(tmp_path: Path) -> None:
