@@ -579,7 +579,7 @@ class StatsAnswer(Answer):
     gpu_problem: Line = ""
     tasks: dict[TaskId, tuple[Figure, AnyNumber]]
     halted: dict[TaskId, Literal["T", "D", "I"]] = Field(default_factory=dict)
-    beyond: dict[TaskId, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
+    beyond: dict[TaskId, Count] = Field(default_factory=dict)
 
 
 @frozen

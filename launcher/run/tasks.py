@@ -380,9 +380,7 @@ class Tasks:
                 return self._after_end()
         how = f"exit {event.status}" if event.signal is None else f"killed by SIG{event.signal}"
         how += ", out of memory" if event.out_of_memory else ""
-        if event.full and event.status != 0:
-            full = "; ".join(event.full)
-            data.note(f"{task} failed on {view.host} while a disk there was full: {full}")
+        self._note_full_disks(view, event)
         if event.stopped_by is StoppedBy.AGENT or (event.stopped_by and event.status == 0):
             asked = event.stopped_why or _ASKED[event.stopped_by]
             data.update_task(task, reason=asked)
@@ -497,6 +495,15 @@ class Tasks:
         if self._data.run.restart_due:
             return self._restart.end_attempt()
         return self._shutdown.kill_all(Cause.FAILURE)
+
+    def _note_full_disks(self, view: TaskView, event: ev.TaskExited) -> None:
+        """Says which disks were full when a task had failed; each once, however many fail of it."""
+        others = [one for one in self._data.on_host(view.host) if one.id != view.id]
+        said = {disk.partition(":")[0] for one in others for disk in one.full_disks}
+        full = [disk for disk in event.full if disk.partition(":")[0] not in said]
+        if full and event.status != 0:
+            disks = "; ".join(full)
+            self._data.note(f"{view.id} failed on {view.host} while a disk there was full: {disks}")
 
     # --- restarts and kills ---------------------------------------------------------------
 

@@ -310,7 +310,8 @@ async def test_a_pasted_megabyte_is_refused_and_keys_are_answered(where: str, pa
             await until(pilot, lambda: focused.value == "Z")
             assert text_of(pilot) == before
         else:
-            await until(pilot, lambda: text_of(pilot) == f"Z{before}")
+            await until(pilot, lambda: "Z" in text_of(pilot))
+            assert text_of(pilot).replace("Z", "") == before
             pilot.app.post_message(events.Paste("# a comment\n" * 1000))
             await until(pilot, lambda: "# a comment" in text_of(pilot))
 
