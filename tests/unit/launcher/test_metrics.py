@@ -66,6 +66,13 @@ def test_a_total_goes_with_its_step() -> None:
     assert log.updated(2.0, {"step": 7}, None).values == {"step": 7, "loss": 0.5}
 
 
+def test_the_newest_figures_are_those_of_the_task() -> None:
+    """A task has spoken when its figures came, too."""
+    figures = LatestMetrics().updated(9.0, {"step": 3, "loss": 0.5}, 2.0).figures(4.0)
+    assert (figures["step"], figures["loss"], figures["rate"]) == (3, 0.5, 2.0)
+    assert figures["last_output"] == 9.0
+
+
 def read(case: Case) -> tuple[float | None, ...]:
     """What a reader that has seen nothing else takes from a line. A number that may be a rank's
     is a step when it has grown."""
