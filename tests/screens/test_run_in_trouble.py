@@ -70,6 +70,14 @@ def title_of(rows: list[str], task: str) -> str:
     return found[0] if found else ""
 
 
+async def test_a_launcher_that_says_nothing_is_in_the_header(run: ScriptedRun) -> None:
+    """Given a launcher process that has not answered for a while, then the header says so."""
+    async with showing(run, (120, 30)) as (app, pilot):
+        at_work(run)
+        run.standstill = "no launcher process has answered for 7 s"
+        await until(pilot, lambda: "answered for 7 s" in screen_text(app)[0])
+
+
 @pytest.mark.parametrize("size", SIZES)
 async def test_a_lost_host_is_named_on_each_page(run: ScriptedRun, size: tuple[int, int]) -> None:
     """Given a host that is lost while the others train on, when its run is looked at, then the
