@@ -43,6 +43,7 @@ from tui.notification import RunNews
 from tui.palette import CommandMenu, Palette, commands
 from tui.screens.page import STYLES, OpenRun, Page
 from tui.small_terminal import is_too_small, laid_out, line_for
+from tui.streams import without_secrets
 from tui.terminal import KeysFirst, TerminalDriver, decode_leniently
 from tui.widgets.colours import SIXTEEN, Readable, has_sixteen_colours, status_defaults
 from tui.widgets.controls import NoControls
@@ -69,6 +70,7 @@ _NEEDED_LATE = (
     *(f"tui.screens.{name}" for name in ("stacks_screen", "cause_screen", "help")),
     "tui.failure_report",
     "launcher.agent.processes",
+    "launcher.masking",
 )
 """What a run's screen opens, and what says how the run has ended."""
 
@@ -586,8 +588,11 @@ class TfmuxApp(App[int]):
         timeout: float | None = None,
         markup: bool = True,
     ) -> None:
-        """Shows a message as it is: hosts and logs have a word in many, and none is markup."""
-        super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)
+        """Shows a message without what looks like a secret: hosts and logs have a word in many, and
+        none is markup."""
+        super().notify(
+            without_secrets(message), title=title, severity=severity, timeout=timeout, markup=False
+        )
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Some commands mean something while there is a run only, or until it has ended."""

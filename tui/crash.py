@@ -17,7 +17,7 @@ from launcher.decision import Decision
 from launcher.printable import pictured
 from launcher.session.latch import Latch
 from tui.log.guesses import MISSING, pop_faults
-from tui.streams import message
+from tui.streams import message, without_secrets
 
 if TYPE_CHECKING:
     from tui.app import TfmuxApp
@@ -103,18 +103,16 @@ def report_guesses(folder: Path) -> None:
 def report(error: BaseException, folder: Path, what: str = "the screen failed") -> None:
     """Says on stderr that the screen has failed, or something else that has, and where the whole
     error was saved."""
-    lines = traceback.format_exception(error)
+    said = without_secrets("".join(traceback.format_exception(error)))
     message(f"{what}: {pictured(traceback.format_exception_only(error)[-1].strip())}")
     file = folder / FILE_NAME
     when = time.strftime("%Y-%m-%d %H:%M:%S")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with file.open("a", encoding="utf-8", errors="replace") as out:
-            out.write(f"{when}\n{''.join(lines)}\n")
+            out.write(f"{when}\n{said}\n")
     except OSError as problem:
         message(f"{file}: {problem.strerror}; the error was:")
-        print(
-            "".join(pictured(line) + "\n" for line in "".join(lines).splitlines()), file=sys.stderr
-        )
+        print("".join(pictured(line) + "\n" for line in said.splitlines()), file=sys.stderr)
     else:
         message(f"the whole error is in {file}")

@@ -12,7 +12,8 @@ import re
 import shlex
 import time
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,71 +21,50 @@ from typing import Any
 from launcher.cluster.read import read_text
 from launcher.errors import TfmuxError
 from launcher.ids import TaskId
+from launcher.masking import is_secret_name, mask
 from launcher.printable import printable
 from launcher.quantities import clock, counted
 from launcher.run.snapshot import Snapshot
+from launcher.secret_values import MASK, SecretValues
+from launcher.session.control import LONGEST_TEXT, MaskedText
 from launcher.store.logs import LogStore, log_tail
 from launcher.store.runs import RunFolder
 from tui.outcome import TERMINAL, cause_text, outcome_text, receipt_text, up_to_evidence
 
-MASK = "[masked]"
-_NAME_ALONE = rf"\1={MASK}"
 _LINES = 20
 _READ_LINES, _READ_BYTES = 1000, 64 * 1024
 """End of a log in which it is looked for what points to its task."""
 _MOST_HOSTS = 32
 _MOST_TASKS = 16
 """Tasks of one host that are named."""
-_SHORTEST_VALUE = 4
-"""Characters of a variable's value from which on it is masked wherever it stands: `1` is no
-secret, and would be masked in each number."""
-_SECRET_WORD = (
-    r"(?:token(?!s|i[sz]|_count|_per)|secret|passw(?:or)?d|passphrase|credential|"
-    r"(?:api|access|auth|private)[_-]?key)"
-)
-_SECRET_NAME = re.compile(rf"{_SECRET_WORD}|(?:^|_)(?:key|pat|pwd)$", re.IGNORECASE)
+_LONGEST_LINE = 1000
+_MASK_SECONDS = 5.0
+_LIKE_A_KEY = re.compile(r"(?=\D*\d)(?=[^A-Za-z]*[A-Za-z])[^/~.].{7,}", re.DOTALL)
+"""A value of the file's `env` that is masked whatever its name: a setting is a word, a number or a
+path."""
 _ASSIGNED = re.compile(r"(?<![\w-])([A-Z_][A-Z0-9_]*)=(?:\"[^\"]*\"|'[^']*'|\S+)")
 """A variable of a command: settings of a program, such as `lr=0.1`, have small letters."""
-_QUOTED = r"\"[^\"]*(?:\"|$)|'[^']*(?:'|$)"
-"""A text in quotes, or from one to the end of the line."""
-_CREDENTIALS = (
-    re.compile(r"(?P<keep>\b(?:Bearer|Basic)\s+)[\w.~+/=-]{8,}", re.IGNORECASE),
-    re.compile(
-        r"(?P<keep>\b(?:Authorization|Cookie)[\"']?\s*:\s*)(?!Bearer|Basic).+", re.IGNORECASE
-    ),
-    # parts of an address, which sign it
-    re.compile(r"(?P<keep>[?&][\w-]*sig(?:nature)?=)[^\s&\"']+", re.IGNORECASE),
-    re.compile(r"(?P<keep>\bhooks\.[\w.-]+/|/webhooks?/)[^\s\"']+"),
-    # key=value, key: value, "key": "value", --key value
-    re.compile(
-        rf"(?P<keep>(?:[\w-]*{_SECRET_WORD}[\w-]*[\"']?\s*[=:]|\b[\w-]*(?:pwd|pass)=)\s*)"
-        rf"(?:{_QUOTED}|[^\s\"',;&]+)",
-        re.IGNORECASE,
-    ),
-    re.compile(
-        rf"(?P<keep>--?(?:[\w-]*{_SECRET_WORD}[\w-]*|pass|pwd)\s+)(?!-)(?:{_QUOTED}|\S+)",
-        re.IGNORECASE,
-    ),
-    re.compile(r"(?P<keep>\b[a-z][a-z0-9+.-]*://)[^\s/@]+@", re.IGNORECASE),
-    re.compile(r"(?P<keep>)\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"),
-    re.compile(
-        r"(?P<keep>)\b(?:gh[pousr]_|github_pat_|glpat-|hf_|sk-|xox[a-z]-|npm_|pypi-)[\w-]{16,}"
-    ),
-    re.compile(r"(?P<keep>)\bAIza[\w-]{30,}"),
-    re.compile(r"(?P<keep>)(?<!\S)[A-Za-z0-9+][A-Za-z0-9+/=]{59,}(?!\S)"),  # a row of a key's file
-    re.compile(r"(?P<keep>)\beyJ[\w-]{8,}\.[\w-]+(?:\.[\w-]*)?"),
-    re.compile(r"(?P<keep>)\b[0-9a-f]{40}\b"),
-    re.compile(r"(?P<keep>)(?<![\w.+-])[\w.+-]+@(?=[\w\[])"),  # an account on a host
+_ACCOUNT = re.compile(
+    r"(?<![\w.+-])[\w.+-]+@(?=\[|\d+\.\d+\.\d|[A-Za-z][\w-])(?!(?i:iou|sha\d+)\b)"
 )
-"""Texts that are credentials by their form or by the name before them, which is kept."""
+"""An account on a host: no metric, such as mAP@0.5."""
 
 
 def failure_report(
-    snapshot: Snapshot, logs: LogStore, environ: Mapping[str, str] = os.environ
+    snapshot: Snapshot,
+    logs: LogStore,
+    environ: Mapping[str, str] = os.environ,
+    mask_values: Callable[[str], Future[MaskedText]] | None = None,
 ) -> str:
     """The report of a run, or of one that is in trouble; `environ` are variables of this machine,
-    whose values do not leave it."""
-    secrets = [value for name, value in environ.items() if _SECRET_NAME.search(name)]
+    whose values do not leave it. `mask_values` has texts masked by the run's launcher process
+    (`RunControl.mask_values`). Blocks until that has answered."""
+    values = {
+        name: value
+        for name, value in environ.items()
+        if is_secret_name(name) and name not in ("PWD", "OLDPWD")
+    }
+    passed_on: dict[str, str | None] = {}
     task, lines = snapshot.trouble, [*_cause(snapshot)]
     try:
         text = read_text(RunFolder(logs.folder).cluster_file)
@@ -93,25 +73,68 @@ def failure_report(
         # Nobody knows which values to mask.
         lines += ["", "no log and no command: the run's cluster file cannot be read"]
     else:
-        secrets += _values(found, environ)
+        for name, value in _variables(found, environ):
+            if value is None:
+                passed_on[name] = environ.get(name)
+            elif is_secret_name(name) or _LIKE_A_KEY.fullmatch(value):
+                values[f"env {name} {len(values)}"] = value  # of several tables
         if task is not None:
             lines += [*_task(snapshot, task, logs), *_command(found, task.job)]
     lines += ["", *_versions(), "", *_hosts(snapshot)]
-    secrets = sorted({one for one in secrets if len(one) >= _SHORTEST_VALUE}, key=len, reverse=True)
-    return "\n".join(_masked(line, secrets) for line in lines) + "\n"
+    report = "\n".join(_cut(line) for text in lines for line in text.split("\n"))
+    report, doubts = _without_values(report, passed_on, mask_values)
+    report = _masked(SecretValues(values).mask(report))
+    return f"{report}\n{doubts}"
 
 
-def _values(found: Any, environ: Mapping[str, str]) -> Iterator[str]:
-    """The values of all variables of a cluster file, and of those that it passes on."""
+def _without_values(
+    report: str,
+    passed_on: Mapping[str, str | None],
+    mask_values: Callable[[str], Future[MaskedText]] | None,
+) -> tuple[str, str]:
+    """The report without values of the variables that tasks got from the launcher process, and
+    which of these may still be in it: the values are known there, else as this shell has them."""
+    here = SecretValues(passed_on)
+    unknown, short = set(here.unknown), set(here.short)
+    if passed_on and mask_values is not None:
+        with suppress(TfmuxError, TimeoutError):
+            there = [mask_values(part).result(_MASK_SECONDS) for part in _parts(report)]
+            report = "\n".join(part.text for part in there)
+            unknown = set(there[0].unknown)
+            short = set(there[0].short)
+    doubts = [f"value not known here, so not masked: {', '.join(sorted(unknown))}"] * bool(unknown)
+    doubts += [f"value too short to be masked: {', '.join(sorted(short))}"] * bool(short)
+    return here.mask(report), "".join(f"{printable(each)} (env_from)\n" for each in doubts)
+
+
+def _parts(report: str) -> Iterator[str]:
+    """The lines of a report, together in texts that a launcher process takes."""
+    part = ""
+    for line in report.split("\n"):
+        if part and len(part) + len(line) >= LONGEST_TEXT:
+            yield part
+            part = line
+        else:
+            part = f"{part}\n{line}" if part else line
+    yield part
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 1]}…"
+
+
+def _variables(found: Any, environ: Mapping[str, str]) -> Iterator[tuple[str, str | None]]:
+    """All variables of a cluster file: those that it sets with their values, and the names of
+    those that it passes on."""
     if not isinstance(found, dict):
         return
     for key, inside in found.items():
         if key == "env" and isinstance(inside, dict):
-            yield from (str(value) for value in inside.values())
+            yield from ((name, str(value)) for name, value in inside.items())
         elif key == "env_from" and isinstance(inside, list):
-            yield from (environ[name] for name in inside if name in environ)
+            yield from ((str(name), None) for name in inside)
         else:
-            yield from _values(inside, environ)
+            yield from _variables(inside, environ)
 
 
 def _command(found: Mapping[str, Any], job: str) -> Iterator[str]:
@@ -119,7 +142,8 @@ def _command(found: Mapping[str, Any], job: str) -> Iterator[str]:
     for table in (found.get("jobs", {}).get(job, {}), found.get("run", {})):
         if words := table.get("command"):
             command = words if isinstance(words, str) else shlex.join(map(str, words))
-            text = f"command of {job}: {_ASSIGNED.sub(_NAME_ALONE, command)}"
+            command = _ASSIGNED.sub(lambda found: f"{found[1]}={MASK}", command)
+            text = f"command of {job}: {command}"
             yield ""
             yield "\n".join(map(printable, text.split("\n")))  # masked as a whole
             return
@@ -184,11 +208,7 @@ def _hosts(snapshot: Snapshot) -> Iterator[str]:
         yield from receipt_text(snapshot, TERMINAL).plain.splitlines()
 
 
-def _masked(line: str, secrets: Sequence[str]) -> str:
-    """A line without the values of variables, and without what looks like a credential."""
-    for value in secrets:
-        line = line.replace(value, MASK)
-    line = line.replace(str(Path.home()), "~") if Path.home() != Path("/") else line
-    for credential in _CREDENTIALS:
-        line = credential.sub(lambda found: f"{found['keep']}{MASK}", line)
-    return line
+def _masked(text: str) -> str:
+    """A text without what looks like a secret, the home's path, and accounts on hosts."""
+    text = text.replace(str(Path.home()), "~") if Path.home() != Path("/") else text
+    return _ACCOUNT.sub(f"{MASK}@", mask(text))

@@ -62,7 +62,9 @@ def _main(words: list[str]) -> int:
     try:
         return _run(arguments.command, arguments)
     except ClusterFileError as error:
-        print(error, file=sys.stderr)
+        from tui.streams import without_secrets
+
+        print(without_secrets(str(error)), file=sys.stderr)
         return Exit.USAGE
     except TfmuxError as error:
         from tui.streams import message

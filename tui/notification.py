@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from launcher.printable import printable
 from launcher.run.states import Outcome, RunPhase
+from tui.streams import without_secrets
 
 if TYPE_CHECKING:
     from launcher.run.snapshot import Snapshot
@@ -79,7 +80,7 @@ def sequence(notify: Notify, text: str, environ: Mapping[str, str]) -> str:
     inside = "TMUX" in environ or environ.get("TERM", "").startswith(("screen", "tmux"))
     if notify is Notify.BELL or inside:
         return BELL
-    clean = printable(text, _LONGEST)
+    clean = printable(without_secrets(text), _LONGEST)
     if names.intersection(_OSC_9):
         return f"\x1b]9;tfmux: {clean}\x1b\\"
     if environ.get("TERM", "").startswith(_OSC_777):

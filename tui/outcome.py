@@ -43,6 +43,7 @@ NEEDED_LATE = (
     "rich.text",
     "rich.cells",
     "launcher.agent.processes",
+    "launcher.masking",
 )
 """Modules that a report imports, and one that finds a launcher process which stands still."""
 Colours = Mapping[StatusColor, str]
@@ -69,6 +70,14 @@ _AFTERWORD = 2
 """Lines behind the last that points to a cause which may explain it; more are a library's."""
 _MOST_TASKS = 32
 """Tasks from which on only those that went wrong are named."""
+
+
+def told(text: str) -> str:
+    """What a program, a host or a server has said, for people: on one line, printable, and without
+    what looks like a secret."""
+    from launcher.masking import mask  # whose table no end without trouble needs
+
+    return mask(printable(text))
 
 
 _CODES = {
@@ -160,7 +169,7 @@ def headline(snapshot: Snapshot, colours: Colours) -> StyledText:
     text.append(f" after {clock((snapshot.ended or time.time()) - snapshot.started)}")
     text.append(f"  {printable(snapshot.run_id)}\n", "dim")
     if snapshot.launcher_error:
-        why = printable(f"the launcher failed: {snapshot.launcher_error}")
+        why = told(f"the launcher failed: {snapshot.launcher_error}")
         text.append(f"{why}\n", f"bold {colours[StatusColor.BAD]}")
     text.append_text(_taken_text(snapshot, colours))
     if snapshot.attempt_text:
@@ -197,9 +206,9 @@ def refusals_text(snapshot: Snapshot, colours: Colours) -> StyledText:
         if host.state is HostState.REFUSED:
             where = f" ({host.destination})" if host.destination != host.name else ""
             text.append(f"{printable(f'{host.name}{where}')}: ", bad)
-            text.append(f"{printable(host.reason)}\n")
+            text.append(f"{told(host.reason)}\n")
     if snapshot.allocation is not None and snapshot.allocation.ended:
-        text.append(f"{printable(snapshot.allocation.ended)}\n", bad)
+        text.append(f"{told(snapshot.allocation.ended)}\n", bad)
     return text
 
 
@@ -234,7 +243,7 @@ def tasks_text(snapshot: Snapshot) -> StyledText:
         counts = Counter((t.id.job, t.exit_text) for t in begun if t.id not in named)
     lines = [f"{task.id} on {task.host}: {_task_state(task)}" for task in shown]
     lines += [f"{job}: {counted(count, 'task')} {end}" for (job, end), count in counts.items()]
-    return StyledText("".join(f"  {printable(line)}\n" for line in lines))
+    return StyledText("".join(f"  {told(line)}\n" for line in lines))
 
 
 def _task_state(task: TaskView) -> str:
@@ -273,7 +282,7 @@ def failure_text(
     ended = failure is not None and not is_victim and bool(reasons.get(failure.task))
     if brief and verdict is not None:
         if ended and failure is not None:
-            text.append(f"{printable(failure.how)}\n")
+            text.append(f"{told(failure.how)}\n")
         return text.append_text(_last_lines(said, tail, verdict, width))
     if is_victim:
         text.append_text(_last_lines(said, tail, verdict, width))
@@ -308,7 +317,7 @@ def _last_lines(
     if verdict is not None and len(lines) == 1 and lines[0].strip() in verdict.text:
         return text
     for line in lines[-most:] if most else ():
-        shown = f"  | {printable(line)}"
+        shown = f"  | {told(line)}"
         text.append(f"{_cut(shown, width) if width else shown}\n")
     return text
 
@@ -336,14 +345,14 @@ def _first_failure_text(
     if verdict is not None and failure.task not in verdict.tasks:
         # Its last lines are a victim's; what points to the guilty one stands above.
         title = f"first failure: {failure.task} on {failure.host}: {failure.how}"
-        text.append(printable(title) + "\n", "dim")
+        text.append(told(title) + "\n", "dim")
         return text
     from tui.log.hints import explain_hint, task_contexts  # many expressions, for failures alone
 
     title = f"first failure: {failure.task} on {failure.host}: {failure.how}"
     title += lead_text(snapshot, failure)
     if titled:
-        text.append(printable(title) + "\n", f"bold {colours[StatusColor.BAD]}")
+        text.append(told(title) + "\n", f"bold {colours[StatusColor.BAD]}")
     hang = snapshot.hang
     if hang is not None and hang.reason is not Hang.STALLED:
         where = f"{hang.text} (all stacks: {hang.file})"
@@ -368,11 +377,11 @@ def cause_text(snapshot: Snapshot, colours: Colours, evidence: int = _MOST_EVIDE
     verdict = snapshot.verdict
     if verdict is None:
         return text
-    text.append(f"cause: {printable(verdict.text)}\n", f"bold {colours[StatusColor.BAD]}")
+    text.append(f"cause: {told(verdict.text)}\n", f"bold {colours[StatusColor.BAD]}")
     others = [one for one in verdict.evidence if one.text not in verdict.text]
     for group in grouped(others)[:evidence]:
         names = named_tasks(dict.fromkeys(one.task for one in group))
-        text.append(f"  · {printable(f'{names}: {group[0].text}')}\n")
+        text.append(f"  · {told(f'{names}: {group[0].text}')}\n")
     return text
 
 
@@ -406,7 +415,7 @@ def receipt_text(snapshot: Snapshot, colours: Colours) -> StyledText:
         return StyledText("no receipt yet\n", "dim")
     text = _receipt_body(snapshot, snapshot.receipt, colours)
     if snapshot.allocation is not None and snapshot.allocation.released:
-        text.append(f"{printable(snapshot.allocation.released)}\n")
+        text.append(f"{told(snapshot.allocation.released)}\n")
     return text
 
 
@@ -429,7 +438,7 @@ def _receipt_body(snapshot: Snapshot, receipt: Receipt, colours: Colours) -> Sty
         text.append(f"{about}\n", style)
         for survivor in host.survivors:
             process = f"pid {survivor.pid} ({survivor.state}) {survivor.command}"
-            text.append(f"{printable(host.host)}: {printable(process)}\n")
+            text.append(f"{printable(host.host)}: {told(process)}\n")
         if host.unlisted:
             text.append(f"{printable(host.host)}: and {thousands(host.unlisted)} more\n")
     if clean and not snapshot.clean:
@@ -474,7 +483,7 @@ def host_verdict(host: HostReceipt, colours: Colours) -> tuple[str, str]:
         return f"none left, confirmed (no agent{said})", colours[StatusColor.GOOD]
     signalled = f"{counted(host.signalled, 'process', 'processes')} signalled"
     if host.survivors:
-        why = f"; {printable(host.doubt) if host.doubt else _survivors_advice(host)}"
+        why = f"; {told(host.doubt) if host.doubt else _survivors_advice(host)}"
         left = f"{thousands(host.left)} left after {host.seconds:.2f} s"
         return f"not confirmed: {signalled}, {left}{why}{said}", bad
     if host.confirmed:
@@ -483,7 +492,7 @@ def host_verdict(host: HostReceipt, colours: Colours) -> tuple[str, str]:
         return f"{signalled}, none left, confirmed in {host.seconds:.2f} s{by}", good
     if host.doubt:
         until = " until it boots" if host.until_boot else ""
-        return f"not confirmed{until}: {printable(host.doubt)}{said}", bad
+        return f"not confirmed{until}: {told(host.doubt)}{said}", bad
     if host.unreachable_until is not None and host.unreachable_until > time.time():
         when = time_of_day(host.unreachable_until)
         return f"unreachable; its agent ends the tasks at {when} at the latest{said}", bad
@@ -495,7 +504,7 @@ def _ending_text(snapshot: Snapshot, colours: Colours, doubt: str) -> StyledText
     text = StyledText()
     bad = colours[StatusColor.BAD]
     for sentence in snapshot.results_missing:
-        text.append(printable(sentence) + "\n", bad)
+        text.append(told(sentence) + "\n", bad)
     text.append_text(results_text(snapshot))
     said = snapshot.receipt is not None and receipt_verdict(snapshot, colours)[0] == NOTHING_STARTED
     if snapshot.outcome is Outcome.PREFLIGHT and not said:
@@ -503,7 +512,7 @@ def _ending_text(snapshot: Snapshot, colours: Colours, doubt: str) -> StyledText
     if snapshot.outcome is Outcome.DETACHED:
         goes_on = "the run continues"
         if doubt:
-            goes_on = f"nobody knows whether the run continues: {printable(doubt)}"
+            goes_on = f"nobody knows whether the run continues: {told(doubt)}"
         way = f"come back with: tfmux attach {printable(snapshot.run_id)}"
         text.append(f"{goes_on}; {way}\n", bad if doubt else "")
         text.append("".join(f"{printable(line)}\n" for line in waits(snapshot)))

@@ -9,6 +9,7 @@ from rich.text import Text
 from launcher.cluster.addresses import LOCALHOST
 from launcher.cluster.file_model import ClusterModel
 from launcher.cluster.shorthand.understood import shown_names
+from launcher.masking import mask
 from launcher.preflight import Check, Finding, Reach, Reachability, Report, Severity
 from launcher.preflight.repairs import FindingGroup, grouped
 from launcher.quantities import counted
@@ -127,12 +128,12 @@ def group_text(group: FindingGroup, colours: Colours) -> Text:
     text = Text()
     text.append(f"{mark} ", colours[color])
     text.append(shown_names(group.hosts, LOCALHOST), "bold" if bad else "")
-    text.append(f": {finding.sentence}\n")
+    text.append(f": {mask(finding.sentence)}\n")
     if finding.todo:
-        text.append(f"  → {finding.todo}", "bold")
+        text.append(f"  → {mask(finding.todo)}", "bold")
     if len(set(offers.values())) > 1:
         others = (f"{host}: {path}" for host, path in list(offers.items())[1:])
-        text.append(f"; {', '.join(others)}", "bold")
+        text.append(f"; {mask(', '.join(others))}", "bold")
     if bad:
         text.append(f"  [{finding.code}]\n", "dim")
     return text

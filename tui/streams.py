@@ -6,6 +6,7 @@ from __future__ import annotations
 import fcntl
 import io
 import os
+import re
 import select
 import stat
 import sys
@@ -136,9 +137,23 @@ def unread_input(fd: int = 0) -> str:
     return ""
 
 
+_SUSPECT = re.compile(r"[=:@]|(?:^|\s)-|\S{16}")
+"""Texts without any of these have no secret in them."""
+
+
+def without_secrets(text: str) -> str:
+    """The text of a message without what looks like a secret."""
+    if not _SUSPECT.search(text):
+        return text  # for most messages the table is not read
+    from launcher.masking import mask
+
+    return mask(text)
+
+
 def message(text: str) -> None:
-    """Writes `tfmux: text` to stderr; what a terminal would act on is taken out."""
-    write_line(f"tfmux: {printable(text)}")
+    """Writes `tfmux: text` to stderr, without what a terminal would act on, and without what looks
+    like a secret."""
+    write_line(f"tfmux: {without_secrets(printable(text))}")
 
 
 def write_line(text: str) -> None:
@@ -173,7 +188,6 @@ def write_json(value: Any) -> None:
     """Writes a value for a program to stdout. JSON knows no bytes that are no text, and strict
     readers refuse all of it for half a surrogate pair: U+FFFD stands for each."""
     import json
-    import re
 
     text = re.sub(_NO_TEXT, "\ufffd", json.dumps(value, ensure_ascii=False))
     sys.stdout.write(json.dumps(json.loads(text), indent=2) + "\n")

@@ -32,6 +32,7 @@ from ..store.logs import LogStore
 from ..store.metrics import MetricsFile, Series
 from ..store.runs import RunFolder
 from ..store.stream import Damage, PublicEvent, decode, plain, printable_values, read_end
+from .control import MaskedText
 from .latch import Latch
 from .launcher_link import LauncherLink, ProcessState, attach_order, stopped_text, take_lock
 from .launcher_process import LauncherProcess
@@ -163,8 +164,8 @@ class RunClient:
         self._closed = Latch()
         self._adding = threading.Lock()
         """Guards views, notes and looks."""
-        self._looks: dict[int, Future[Stacks]] = {}
-        """Questions for stacks whose answers have not come."""
+        self._looks: dict[int, Future[Any]] = {}
+        """Questions to the launcher process whose answers have not come."""
         self._look_id = 0
         self._order = Decision()
         """The last order to end the run, of this client or of another process."""
@@ -396,14 +397,21 @@ class RunClient:
         self._command(f"{name} to {task}", command="signal", task=str(task), name=name)
 
     def request_stacks(self, tasks: Sequence[TaskId] | None = None) -> Future[Stacks]:
-        future: Future[Stacks] = Future()
+        names = None if tasks is None else list(map(str, tasks))
+        return self._ask({"command": "stacks", "tasks": names})
+
+    def _ask(self, message: dict[str, Any]) -> Future[Any]:
+        """Asks the launcher process a question that has an answer."""
+        future: Future[Any] = Future()
         with self._adding:
             ident = self._look_id = self._look_id + 1
             self._looks[ident] = future
-        names = None if tasks is None else list(map(str, tasks))
-        if not self._launcher.send({"command": "stacks", "id": ident, "tasks": names}):
+        if not self._launcher.send({**message, "id": ident}):
             self._end_look(ident, LauncherError(f"{self.run_id}: {_UNSUPERVISED}"))
         return future
+
+    def mask_values(self, text: str) -> Future[MaskedText]:
+        return self._ask({"command": "mask", "text": text})
 
     @property
     def standstill(self) -> str:
@@ -615,7 +623,7 @@ class RunClient:
             elif "prompts" in message and self._responder is not None:
                 self._responder.show_records(message["prompts"])
             elif "id" in message:
-                self._end_look(message["id"], _stacks_in(message))
+                self._end_look(message["id"], _answer_in(message))
             elif "disconnected" in message:
                 self.note(f"the launcher process ended the connection: {message['disconnected']}")
                 self._closed.wait(_PACE)  # more clients than are served displace each other
@@ -652,8 +660,8 @@ class RunClient:
             found: list[Record] = [one for one in self._views.records() if one.time > since]
         return [plain(record) for record in sorted(found, key=lambda one: one.time)]
 
-    def _end_look(self, ident: int, result: Stacks | TfmuxError) -> None:
-        """Gives whoever asked for stacks the answer, or why there is none."""
+    def _end_look(self, ident: int, result: Stacks | MaskedText | TfmuxError) -> None:
+        """Gives whoever asked the answer, or why there is none."""
         with self._adding:
             future = self._looks.pop(ident, None)
         with suppress(InvalidStateError):  # nobody waits any more
@@ -664,7 +672,7 @@ class RunClient:
                     future.set_result(result)
 
     def _end_looks(self) -> None:
-        """The launcher that was asked for stacks says nothing more."""
+        """The launcher that was asked says nothing more."""
         for ident in list(self._looks):
             self._end_look(ident, LauncherError(f"{self.run_id}: its launcher process has gone"))
 
@@ -751,8 +759,11 @@ class RunClient:
         )
 
 
-def _stacks_in(message: dict[str, Any]) -> Stacks | TfmuxError:
-    """The stacks in a message of a launcher process, or why there are none."""
+def _answer_in(message: dict[str, Any]) -> Stacks | MaskedText | TfmuxError:
+    """The stacks or the text in a message of a launcher process, or why there are none."""
+    if "masked" in message:
+        unknown, short = (tuple(map(str, message[key])) for key in ("unknown", "short"))
+        return MaskedText(str(message["masked"]), unknown, short)
     if "stacks" in message:
         from ..run.stack_groups import stacks_type  # of which only those know who ask
 

@@ -6,11 +6,27 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Protocol
 
+from ..frozen import frozen
 from ..ids import TaskId
 from ..run.gpus import GpuSample
 from ..run.snapshot import Snapshot
 from ..store.logs import LogStore
 from ..store.metrics import Series
+
+LONGEST_TEXT = 5000
+"""Characters of a text that is masked; as JSON each takes twelve bytes at most."""
+
+
+@frozen
+class MaskedText:
+    """A text without values of variables that tasks have got from the launcher process."""
+
+    text: str
+    unknown: tuple[str, ...] = ()
+    """Variables whose values the launcher process does not know."""
+    short: tuple[str, ...] = ()
+    """Variables whose values are too short to be masked."""
+
 
 if TYPE_CHECKING:
     from ..run.stack_groups import Stacks
@@ -67,6 +83,11 @@ class RunControl(Protocol):
     def request_stacks(self, tasks: Sequence[TaskId] | None = None) -> Future[Stacks]:
         """Asks for the stacks of these tasks, or all; the result comes within some seconds, or a
         `TfmuxError` that says why there is none."""
+
+    def mask_values(self, text: str) -> Future[MaskedText]:
+        """Has a text of at most `LONGEST_TEXT` characters masked by the launcher process, which
+        alone knows the values of variables that tasks get from there; a `TfmuxError` where there is
+        none."""
 
     def detach(self, *, wait: bool = True) -> None:
         """Stops being a client of the run, which goes on."""

@@ -10,6 +10,8 @@ is what keeps the run from being in the background. It then receives
     {"error": "…"}      the launcher could not start; it ends
     {"stacks": {…}, "id": 7}   the answer to its `stacks`; `error` in the place of `stacks` where
                            there is none
+    {"masked": "…", "id": 8, "unknown": ["NAME"], "short": ["NAME"]}
+                           the answer to its `mask`
     {"finished": true}  the run has ended and its hosts are released; nothing follows
     {"disconnected": "…"}  it did not subscribe in time, sent what is no command, or had been silent
                            longest when one client too many came; nothing follows
@@ -23,6 +25,8 @@ and may send
     {"command": "answer", "id": 3, "text": "yes"}
     {"command": "stacks", "id": 7, "tasks": ["worker:1"] | null}
                             where these tasks stand, or all; its answer comes within some seconds
+    {"command": "mask", "id": 8, "text": "…"}
+                            a text without the values of variables that tasks get from here
     {"command": "detach"}   the run goes on in the background; from now on the disappearance of
                             this client means nothing
 
@@ -48,8 +52,10 @@ from ..run import events as ev
 from ..run.stack_groups import Stacks, stacks_type
 from ..run.state import RunData
 from ..run.views import Record, Views
+from ..secret_values import SecretValues
 from ..store.runs import socket_path
 from ..store.stream import plain
+from .control import LONGEST_TEXT
 from .prompt_queue import PromptQueue
 
 _FULL_BYTES = 64 * 1024
@@ -135,6 +141,7 @@ class ServedRun(Protocol):
     """A run, as its clients may use it."""
 
     data: RunData
+    secrets: SecretValues
 
     def command(self, event: ev.Event) -> None:
         """Carries out what a client wants.
@@ -320,6 +327,8 @@ class ControlSocket:
             case {"command": "stacks", "id": int(ident), "tasks": None | list() as names}:
                 tasks = None if names is None else tuple(map(TaskId.parse, names))
                 self._take_stacks(client, ident, tasks)
+            case {"command": "mask", "id": int(ident), "text": str(text)}:
+                self._mask(client, ident, text)
             case _:
                 raise ValueError("not a command")
         return False
@@ -330,6 +339,15 @@ class ControlSocket:
         looking = asyncio.create_task(self._send_stacks(client, ident, tasks), name="stacks")
         client.looks.add(looking)
         looking.add_done_callback(client.looks.discard)
+
+    def _mask(self, client: _Client, ident: int, text: str) -> None:
+        if not client.outbox.has_room():
+            raise ValueError("it does not read the answers to its questions")
+        if len(text) > LONGEST_TEXT:
+            raise ValueError(f"a text of more than {LONGEST_TEXT} characters")
+        secrets = self._run.secrets
+        answer = {"id": ident, "masked": secrets.mask(text)}
+        client.writer.write(line_of(answer | {"unknown": secrets.unknown, "short": secrets.short}))
 
     async def _send_stacks(
         self, client: _Client, ident: int, tasks: tuple[TaskId, ...] | None

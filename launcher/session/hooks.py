@@ -26,6 +26,7 @@ from ..cluster.file_model import hook_problem
 from ..crossing import awaited
 from ..frozen import frozen
 from ..ids import TaskId
+from ..masking import masked_json
 from ..run.snapshot import Snapshot
 from ..run.views import Views
 from ..store.logs import tail_lines
@@ -204,8 +205,13 @@ class HookRunner:
         environ = {name: text for name, text in os.environ.items() if name not in self._secrets}
         environ |= {"TFMUX_EVENT": event, "TFMUX_RUN": snapshot.run_id}
         environ["TFMUX_OUTCOME"] = document["outcome"] or ""
-        program, text = self._program(event), json.dumps(document).encode() + b"\n"
-        said = await _in_thread(lambda: program.run(text, environ, self._stopped))
+        program = self._program(event)
+
+        def run() -> str:
+            text = json.dumps(masked_json(document)).encode() + b"\n"
+            return program.run(text, environ, self._stopped)
+
+        said = await _in_thread(run)
         if said:
             self._core.note(f"hook on_{event}: {said}")
 

@@ -39,6 +39,7 @@ from ..run.snapshot import Metric, Receipt, RunView, Snapshot
 from ..run.stack_groups import Stacks
 from ..run.states import AT_WORK, RunPhase
 from ..run.views import Views
+from ..secret_values import SecretValues
 from ..store import launcher_lock
 from ..store.logs import LogStore
 from ..store.run_writer import RunWriter
@@ -108,6 +109,10 @@ class RunShell:
         self._over = asyncio.Event()
         self._order = Decision()
         """The last order to end the run."""
+        names = {name for task in self.data.plan.tasks for name in task.env_from}
+        self.secrets = SecretValues({name: os.environ.get(name) for name in names})
+        """Values of variables that tasks get from here: no text of a program brings them into the
+        record, and so to hooks, notifications and other machines."""
         self.gauges = machine.gauges
         self.links: dict[str, Link] = {}
         self.bulkhead = Bulkhead()
@@ -307,7 +312,7 @@ class RunShell:
             at_work = self.data.phase in AT_WORK
             if at_work and isinstance(event, ev.TaskExited) and event.status != 0:
                 parts.gpus.look(self.data.tasks[event.task].host)
-            for instruction in self.machine.handle(event):
+            for instruction in self.machine.handle(self._masked(event)):
                 self._executor.carry_out(instruction)
             if isinstance(event, ev.KillAll):
                 parts.outputs.tell_now()
@@ -316,6 +321,20 @@ class RunShell:
                 parts.outputs.await_line(event)
         except Exception as error:
             self.crash(type(event).__name__, error)
+
+    def _masked(self, event: ev.Event) -> ev.Event:
+        """The event without values of secret variables in what programs have said."""
+        mask = self.secrets.mask
+        match event:
+            case ev.Judged(verdict=verdict) | ev.HangJudged(verdict=verdict) if verdict:
+                evidence = tuple(replace(one, text=mask(one.text)) for one in verdict.evidence)
+                masked = replace(verdict, text=mask(verdict.text), evidence=evidence)
+                return replace(event, verdict=masked)
+            case ev.TaskExited(tail=tail) if tail:
+                return replace(event, tail=tuple(mask("\n".join(tail)).split("\n")))
+            case ev.NoteAdded(text=text):
+                return replace(event, text=mask(text))
+        return event
 
     def note(self, text: str) -> None:
         """Tells whoever follows the run."""

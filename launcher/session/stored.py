@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ..run.machine import RunStateMachine
     from ..run.stack_groups import Stacks
     from ..run.state import RunData
+    from .control import MaskedText
 
 
 class StoredRun:
@@ -237,6 +238,11 @@ class FinishedRun:
         future.set_exception(
             LauncherError("the run has ended: it has no processes and so no stacks")
         )
+        return future
+
+    def mask_values(self, text: str) -> Future[MaskedText]:
+        future: Future[MaskedText] = Future()
+        future.set_exception(LauncherError("the run has ended: nobody knows values of variables"))
         return future
 
     def detach(self, *, wait: bool = True) -> None: ...

@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from launcher.cluster.read import load
+from launcher.errors import LauncherError
 from launcher.ids import TaskId
 from launcher.run.gpus import GpuSample
 from launcher.run.machine import RunStateMachine
 from launcher.run.snapshot import Failure, HostReceipt, HostView, Receipt, Snapshot, TaskView
 from launcher.run.stack_groups import Stacks
 from launcher.run.states import HostState, Outcome, RunPhase, TaskState
+from launcher.secret_values import SecretValues
+from launcher.session.control import MaskedText
 from launcher.store.logs import LogFile, LogStore
 from launcher.store.metric_lines import Extractor
 from launcher.store.metrics import Series
@@ -55,6 +58,8 @@ class ScriptedRun:
         """Questions for stacks; the test answers them."""
         self.samples: dict[str, Sequence[GpuSample]] = {}
         """Load of the GPUs of hosts."""
+        self.values: SecretValues | None = None
+        """What its launcher process knows of variables; None where it has none."""
         self.living = True
         self.standstill = ""
         self._listeners: list[Callable[[Snapshot], None]] = []
@@ -116,6 +121,16 @@ class ScriptedRun:
         self.asked.append("stacks")
         self.looks.append(Future())
         return self.looks[-1]
+
+    def mask_values(self, text: str) -> Future[MaskedText]:
+        future: Future[MaskedText] = Future()
+        if self.values is None:
+            future.set_exception(LauncherError("no launcher process"))
+        else:
+            masked = self.values.mask(text)
+            names = (tuple(self.values.unknown), tuple(self.values.short))
+            future.set_result(MaskedText(masked, *names))
+        return future
 
     def close(self, *, wait: bool = True) -> None:
         """Nobody looks any more."""

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from launcher.cluster.file_model import ClusterModel
+from launcher.masking import masked_json
 from launcher.preflight import Finding, Reach, Reachability, Report, Severity
 from launcher.preflight.preflight import preflight
 from launcher.preflight.repairs import grouped
@@ -51,7 +52,7 @@ def check(arguments: argparse.Namespace) -> int:
     except asyncio.CancelledError:
         return 128 + ends[0]
     if as_json:
-        write_json(report.json())
+        write_json(masked_json(report.json()))
     else:
         console = Console(width=shutil.get_terminal_size((100, 24)).columns, highlight=False)
         with console.capture() as capture:  # of a broken pipe Rich would make exit code 1

@@ -16,6 +16,7 @@ from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
+from launcher.masking import mask
 from launcher.paths import runs_home, tilde
 from launcher.printable import printable
 from launcher.quantities import counted
@@ -43,7 +44,7 @@ def doctor(_: argparse.Namespace) -> int:
     wide = max(map(len, found)) + 2
     for name, table in found.items():
         for at, (key, text) in enumerate(table.items()):
-            sys.stdout.write(f"{'' if at else name:<{wide}}{key}: {printable(text)}\n")
+            sys.stdout.write(f"{'' if at else name:<{wide}}{key}: {mask(printable(text))}\n")
     return Exit.SUCCESS
 
 

@@ -22,6 +22,7 @@ from launcher.files.trees import CopiedFiles
 from launcher.frozen import frozen
 from launcher.hosts.other_names import read_other_names, unusable_name
 from launcher.ids import new_run_id
+from launcher.masking import masked_variables, masked_words
 from launcher.plan.foreground import background_problem
 from launcher.plan.plan_record import plan_json, plan_schema
 from launcher.plan.planner import make_plan
@@ -48,8 +49,8 @@ def output_schema() -> dict[str, Any]:
 
 
 def plan(arguments: argparse.Namespace) -> int:
-    """Prints the plan of a cluster file; starts nothing. A terminal gets pictures of what it would
-    act on: the file may come from elsewhere.
+    """Prints the plan of a cluster file, without what looks like a secret; starts nothing. A
+    terminal gets pictures of what it would act on: the file may come from elsewhere.
 
     ``--json``: one object, as `output_schema` says.
     """
@@ -59,16 +60,18 @@ def plan(arguments: argparse.Namespace) -> int:
     planned = make_plan(cluster, new_run_id(cluster.name))
     for task in planned.tasks:
         if task.in_cluster and (problem := background_problem(task.argv)):
-            print(f"tfmux: {task.id}: {problem}", file=sys.stderr)
+            streams.message(f"{task.id}: {problem}")
     for found in planned.endless():
-        print(f"tfmux: {found.text}: {found.todo}", file=sys.stderr)
+        streams.message(f"{found.text}: {found.todo}")
     texts = (*shell_texts(cluster), *(text for _, text in hook_texts(cluster)))
     for text in dict.fromkeys(texts):
-        print(f"tfmux: {text.what}: {text.todo}", file=sys.stderr)
+        streams.message(f"{text.what}: {text.todo}")
     for host, name in names.unusable.items():
-        print(f"tfmux: {unusable_name(host, name)}", file=sys.stderr)
+        streams.message(f"{unusable_name(host, name)}")
     answer, request = plan_json(planned), request_of(cluster, planned)
     files = asyncio.run(_copied(planned))
+    for task in answer["tasks"]:
+        task |= {"argv": masked_words(task["argv"]), "env": masked_variables(task["env"])}
     answer["files"] = [asdict(each) for each in files]
     if arguments.json:
         if request is not None:

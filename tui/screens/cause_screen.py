@@ -29,6 +29,7 @@ from tui.format import StatusColor, time_of_day
 from tui.log.document import Document
 from tui.log.rows import without_prefix
 from tui.log.sanitise import plain_text
+from tui.outcome import told
 from tui.screens.copied_report import REPORT_ABOUT, copy_report
 from tui.screens.page import fit
 from tui.screens.run_page import RunPage
@@ -173,7 +174,7 @@ def cause_sentence(snapshot: Snapshot) -> tuple[str, str]:
     verdict = snapshot.verdict
     if verdict is not None:
         sure = "this is certain" if verdict.sure else "probable: another task may be guilty"
-        return printable(verdict.text), sure
+        return told(verdict.text), sure
     if snapshot.first_failure is not None:
         return "Nothing points to one cause. This task failed first:", ""
     if snapshot.halted:
@@ -191,12 +192,12 @@ def _lost_host(host: HostView) -> str:
     text = f"{host.name} is lost ({host.reason or 'no answer'}); tfmux tries to reconnect."
     if host.lease_until is not None:
         text += f" Without that its agent ends the tasks at {time_of_day(host.lease_until)}."
-    return printable(text)
+    return told(text)
 
 
 def _host_lost_at_end(host: HostView) -> str:
     """What is known of a host that did not answer when the run ended; the receipt has the rest."""
-    return printable(f"{host.name} was lost when the run ended ({host.reason or 'no answer'}).")
+    return told(f"{host.name} was lost when the run ended ({host.reason or 'no answer'}).")
 
 
 def evidence_rows(snapshot: Snapshot, now: float) -> Iterator[EvidenceRow]:
@@ -221,12 +222,12 @@ def evidence_rows(snapshot: Snapshot, now: float) -> Iterator[EvidenceRow]:
     for group in grouped(verdict.evidence)[:_MOST_LINES] if verdict is not None else ():
         known = [one for one in group if one.task in tasks]
         if not known:
-            yield EvidenceRow(printable(str(group[0])))
+            yield EvidenceRow(told(str(group[0])))
             continue
         one = known[0]
         hosts = list(dict.fromkeys(printable(tasks[each.task].host) for each in known))
         yield EvidenceRow(
-            without_prefix(printable(one.text)),
+            without_prefix(told(one.text)),
             one.task,
             named_ranks(dict.fromkeys(each.subject for each in known)),
             hosts[0] if len(hosts) == 1 else counted(len(hosts), "host"),
@@ -240,7 +241,7 @@ def _state(task: TaskView, snapshot: Snapshot, now: float) -> str:
         text += f", {task.halted} for {clock(now - task.halted_since)}"
     if snapshot.state is not RunPhase.ENDED and task.stalled_since is not None:
         text += f", stalled for {clock(now - task.stalled_since)}"
-    return printable(f"{text} ({task.reason})" if task.reason else text)
+    return told(f"{text} ({task.reason})" if task.reason else text)
 
 
 def _cells(row: EvidenceRow) -> Cells:

@@ -22,6 +22,8 @@ async def copy_report(app: App[Any], control: RunControl) -> None:
     """Copies the report, and says where it went."""
     from tui.failure_report import failure_report
 
-    text = await asyncio.to_thread(failure_report, control.snapshot(), control.logs)
+    mask = control.mask_values if control.living else None
+    about = (control.snapshot(), control.logs)
+    text = await asyncio.to_thread(failure_report, *about, mask_values=mask)
     where = await copy(app, text)
     app.notify(f"report of {counted(text.count(chr(10)), 'line')} {where}", timeout=6)

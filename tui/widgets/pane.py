@@ -33,8 +33,10 @@ from textual.widget import Widget
 
 from launcher.errors import TfmuxError
 from launcher.lines import PLAIN, TRUE_COLOUR, Attr, TextStyle
+from launcher.masking import mask
 from launcher.paths import expand_user, tilde
 from launcher.quantities import counted, thousands
+from launcher.secret_values import MASK
 from tui.clipboard import copy
 from tui.log.log_views import LogView
 from tui.log.rows import wrap
@@ -338,7 +340,11 @@ class Pane(Widget, can_focus=True):
         if not count:
             self.notify("there is no line to copy", timeout=3)
             return
-        where = await copy(self.app, text)
+        masked = mask(text)
+        hidden = masked.count(MASK) - text.count(MASK)
+        where = await copy(self.app, masked)
+        if hidden:
+            where += f", {counted(hidden, 'secret')} masked"
         cut = f" (the first of {len(numbers)})" if count < len(numbers) else ""
         self.notify(f"{counted(count, 'line')} {where}{cut}. The whole log: {view.path}", timeout=6)
 

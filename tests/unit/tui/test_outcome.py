@@ -26,6 +26,7 @@ from launcher.run.snapshot import (
     TaskView,
 )
 from launcher.run.states import Outcome, RunPhase, TaskState
+from launcher.secret_values import MASK
 from launcher.session.hooks import hook_document
 from launcher.session.run_list import ListedRun
 from launcher.store.runs import RunFolder
@@ -33,7 +34,7 @@ from launcher.store.stream import PublicEvent, Summary, plain
 from tests.support.fakes import ScriptedRun
 from tests.support.patience import PATIENCE
 from tui import headless
-from tui.failure_report import MASK, failure_report
+from tui.failure_report import failure_report
 from tui.format import UNCONFIRMED
 from tui.outcome import (
     TERMINAL,
