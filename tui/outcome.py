@@ -205,7 +205,7 @@ def refusals_text(snapshot: Snapshot, colours: Colours) -> StyledText:
     for host in snapshot.hosts:
         if host.state is HostState.REFUSED:
             where = f" ({host.destination})" if host.destination != host.name else ""
-            text.append(f"{printable(f'{host.name}{where}')}: ", bad)
+            text.append(f"{told(f'{host.name}{where}')}: ", bad)
             text.append(f"{told(host.reason)}\n")
     if snapshot.allocation is not None and snapshot.allocation.ended:
         text.append(f"{told(snapshot.allocation.ended)}\n", bad)
