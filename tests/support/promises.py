@@ -122,7 +122,6 @@ SECURITY = {
     "To your secrets": (
         "tests/processes/test_secrets.py::test_what_a_run_tells_has_no_secret",
         "tests/processes/test_secrets.py::test_a_launcher_masks_what_another_shell_does_not_know",
-        "tests/screens/test_told_secrets.py::test_no_place_tells_a_secret",
     ),
     "Against other users of a host": (
         "tests/hosts/test_security.py::test_a_socket_folder_of_somebody_else_is_not_used",
