@@ -24,8 +24,6 @@ from tui.screens.cause_screen import CauseScreen
 from tui.screens.dialogs import ReceiptScreen
 from tui.screens.hosts_screen import HostsScreen
 
-# A run that is in trouble and not over: what each page says of it, and the keys that lead on.
-
 SIZES = [(80, 24), (200, 50)]
 GUILTY = TaskId("worker", 1)
 

@@ -22,8 +22,6 @@ from launcher.store.stream import LineReader, encode, parse
 from launcher.store.thinning import thinned
 from tests.support.patience import wait_until
 
-# Metrics from log lines: the known forms, a form of one's own, cut lines, rates, thinning.
-
 
 def test_points_of_many_tasks_are_bounded_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

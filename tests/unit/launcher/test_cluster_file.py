@@ -35,8 +35,6 @@ from tests.support.paths import REPOSITORY
 from tests.support.tables import tables
 from tui.main import main
 
-# Reading cluster files: what is wrong is named with its key, its line and what to write.
-
 
 def test_the_good_file_is_read() -> None:
     """The file that all bad ones below are made from has nothing wrong."""

@@ -25,8 +25,6 @@ from launcher.printable import printable
 from tests.support.cluster_texts import cluster_text
 from tests.support.plans import BASE, plan_of, task
 
-# The plan: exact commands, environments and the order, worked out without any host.
-
 MISSION = """\
 name = "mnist"
 [hosts.tf1]

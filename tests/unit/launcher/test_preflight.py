@@ -1,4 +1,4 @@
-"""Findings from an agent's answers: each finding's severity, code, and a sentence to act on."""
+"""Findings of a preflight: made from agents' answers, with a sentence to act on, and shown."""
 
 from __future__ import annotations
 
@@ -41,9 +41,6 @@ from tests.support.cluster_texts import cluster_text
 from tui.outcome import TERMINAL
 from tui.preflight_view import about_pair, checks_table, reach_table, verdict
 from tui.tables import NOTHING, TableRow, rich_tables
-
-# Findings from an agent's answers: each finding's severity, code, and a sentence to act on.
-
 
 GB = 1000**3
 BASH = {"user": "me", "shell": "/bin/bash"}

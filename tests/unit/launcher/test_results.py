@@ -1,4 +1,4 @@
-"""Which files of a workdir are results of tasks, and which of them a pattern means."""
+"""Results of tasks: which files they are, what a pattern means, and hostile streams of them."""
 
 from __future__ import annotations
 
@@ -27,9 +27,6 @@ from launcher.on_host.pipe import LENGTH, Pipe
 from launcher.on_host.transfer import BROKEN_OFF, WHOLE, Staging, expanded
 from tests.support.result_streams import END, chunk, file, folder, member, unpack
 from tests.support.short_programs import Running
-
-# Which files of a workdir are results of tasks, and which of them a pattern means.
-
 
 EMPTY = hashlib.sha256().hexdigest()
 

@@ -15,8 +15,6 @@ from launcher.cluster.shorthand import (
 )
 from tests.support.shorthand_texts import TEXTS, TRIED_AFTERWARDS, TRIED_LAST, Text, shown
 
-# Clusters as people write them: what is understood, what is refused, and what is said of it.
-
 
 @pytest.mark.parametrize(
     "text", (*TEXTS, *TRIED_AFTERWARDS, *TRIED_LAST), ids=lambda text: text.form

@@ -21,8 +21,6 @@ from tests.support.cluster_texts import cluster_on_slurm as cluster
 from tests.support.cluster_texts import on_slurm
 from tests.support.slurm_commands import RULES, Scripted, engine, row
 
-# Answers of Slurm as they come, and as no Slurm would give them; the script, and the table.
-
 INVALID = Output(1, "", "slurm_load_jobs error: Invalid job id specified")
 
 

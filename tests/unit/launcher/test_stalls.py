@@ -14,8 +14,6 @@ from launcher.session.hang import TICK, QuietRun, Silences, StallDetector
 from launcher.session.waiting import awaited_in
 from launcher.store.metric_lines import Extractor
 
-# Tasks that have stalled, found by the lines of their logs and a clock that nobody sets.
-
 WORKER = TaskId("worker", 0)
 BAR = "{}:  10%|█    | {}/{} [00:01<00:09, 9.9it/s]"
 

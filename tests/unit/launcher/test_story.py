@@ -1,4 +1,4 @@
-"""Story of a run: its last events, as they are written when a launcher crashes."""
+"""Story of a run's last events, and its new notes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from launcher.plan.facts import HostFacts
 from launcher.run import events as ev
 from launcher.run.machine import RunStateMachine
 from launcher.run.snapshot import new_notes
-
-# Story of a run: its last events, as they are written when a launcher crashes.
 
 TEXT = """
 name = "told"

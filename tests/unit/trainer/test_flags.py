@@ -14,8 +14,6 @@ from trainer import flags, modes, role
 from trainer.exceptions import UsageError
 from trainer.modes import MODES
 
-# The command line: what is wrong with it is said at once, in one line.
-
 CLUSTER = ["--ps_hosts=tf1:2222", "--worker_hosts=tf2:2222,tf3:2222"]
 
 

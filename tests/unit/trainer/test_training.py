@@ -1,4 +1,4 @@
-"""The lines of a task that trains."""
+"""Lines of a task that trains or waits, and hints for programs of Python 2."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from trainer import stop
 from trainer.exceptions import TrainerError
 from trainer.progress import Progress, Step, Summaries
 from trainer.tf1 import python2
-
-# The lines of a task that trains.
 
 
 def last_line(capsys: pytest.CaptureFixture[str], steps: list[Step], first: int = 0) -> str:

@@ -18,8 +18,6 @@ from tui.log.hints import Hint, hint_for, hint_for_signal, known_cause
 from tui.log.remarks import remark_source
 from tui.outcome import report
 
-# Known failures in logs are explained; ordinary lines are left alone.
-
 
 @pytest.mark.parametrize(
     ("line", "kind"),

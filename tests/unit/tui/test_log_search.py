@@ -22,9 +22,6 @@ from tui.log.finder import Filtered, Finder, Hits, Scanner
 from tui.log.merged import Merged, StampedLines, _Sections
 from tui.log.query import Chunk, Query, prefilter
 
-# Search, filter and the merged log, against a plain reading of the same bytes.
-
-
 W0, W1, PS = TaskId("worker", 0), TaskId("worker", 1), TaskId("ps", 0)
 
 

@@ -23,8 +23,6 @@ from tui.log.rows import highlight, wrap
 from tui.log.sanitise import Span, parse_spans, plain_text
 from tui.log.viewport import Viewport
 
-# The text layer below the panes: sanitising, line access, the place in a log.
-
 
 @pytest.mark.parametrize(
     ("raw", "shown"),

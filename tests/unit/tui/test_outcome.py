@@ -1,4 +1,4 @@
-"""End of a run: the same words on the screen and on stderr."""
+"""End of a run in words: on the screen, on stderr, and in the report for a colleague."""
 
 from __future__ import annotations
 
@@ -48,8 +48,6 @@ from tui.outcome import (
 )
 from tui.screens.home_rows import run_row
 from tui.widgets.header import header_parts
-
-# End of a run: the same words on the screen and on stderr.
 
 ENDED = Snapshot(
     run_id="mnist-20261120-183002-7f3a",

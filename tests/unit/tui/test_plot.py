@@ -1,4 +1,4 @@
-"""Curves of the metrics screen: round ticks, ends, curves that cross, plots without colours."""
+"""Curves of the metrics screen, and the load of GPUs and hosts."""
 
 from __future__ import annotations
 
@@ -36,8 +36,6 @@ from tui.curves import (
 )
 from tui.gpu_load import GpuHistory, LoadHistory, alert, ills, task_warnings, users
 from tui.widgets.plot import MEDIAN, Drawn, Scene, marker, plot
-
-# Curves of the metrics screen: round ticks, ends, curves that cross, plots without colours.
 
 
 @pytest.mark.parametrize(

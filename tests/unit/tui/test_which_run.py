@@ -1,4 +1,4 @@
-"""Commands that are given no run: the one active run, or a list of those that may be meant."""
+"""Runs that commands mean: by a word, by none, and those that `tfmux rm` deletes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from launcher.run.snapshot import KeptResults
 from launcher.store.runs import RunFolder
 from tests.support.homes import begun_run, ended_run
 from tui.main import main
-
-# Commands that are given no run: the one active run, or a list of those that may be meant.
 
 
 def said(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
