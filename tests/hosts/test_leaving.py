@@ -37,6 +37,7 @@ LEASE, LONGER = 8.0, 7200.0
 RULES = f"lease = {LEASE}\ngrace = 1\ndetached_lease = {LONGER}"
 BOTH = {"ps": ["tf1"], "worker": ["tf3", "here"]}
 FAR = {"ps": ["tf1"], "worker": ["tf3"]}
+PS = "task", "ps:0"
 
 
 @contextmanager
@@ -161,6 +162,33 @@ def test_a_launcher_that_dies_after_the_run_was_left(fresh_scenario: FaultScenar
         wait_until(lambda: all_are(back, TaskState.READY), "all tasks are known again")
         assert pids(back) == before
         back.close()
+    scenario.wait_dead(left.run_id)
+
+
+@pytest.mark.prove
+def test_an_agent_that_dies_after_the_run_was_left(fresh_scenario: FaultScenario) -> None:
+    """Given a run that was left, when the agent of a host is killed and its task starts again below
+    another one, then that has the longer lease, too: without a launcher the task outlives those of
+    a run that was not left."""
+    scenario = fresh_scenario
+    rules = f'{RULES}\non_failure = "restart"'
+    with launched(scenario.file(FAR, run=rules)) as left:
+        left.detach()
+        assert leases(left) == {LONGER}
+        _, agent = scenario.agents("tf1")
+        proc.signal_process(agent, signal.SIGKILL)
+
+        def restarted() -> bool:
+            said = [r for r in records(left.folder) if (r["event"], r.get("task")) == PS]
+            return (said[-1]["attempt"], said[-1]["state"]) == (2, "ready")
+
+        wait_until(restarted, "its task has started again")
+        kill_launcher(left.folder)
+        with scenario.up(scenario.file(FAR, run=RULES)) as shown:
+            ready(shown, "ps:0", "worker:0")
+            shown.kill_launcher()
+            wait_until(lambda: not scenario.first(shown.run_id), "its leases have ended")
+            assert len(scenario.first(left.run_id)) == len(FAR)
     scenario.wait_dead(left.run_id)
 
 
