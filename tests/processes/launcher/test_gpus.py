@@ -535,6 +535,7 @@ def test_gpus_are_in_events_in_ps_and_in_the_file_of_metrics(
             listed[:] = host["gpus"]
             return bool(listed and listed[0]["processes"])
 
+        up.wait_for(has_task, "the next load, after which ps knows", after=held)
         wait_until(told, "ps knows the processes", 90)
         task, other = listed[0]["processes"]
         assert (task["task"], task["pid"], task["memory"]) == ("worker:0", pid, 1222 * MIB)
