@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -358,16 +359,16 @@ print("FOUND", json.dumps(found))
 """
 
 
-def project(server: SshServer, command: list[str], workdir: str = "work", more: str = "") -> str:
-    """A cluster of one task on the server."""
-    return cluster_text(
-        {"worker": {"tasks": "far", "ready": "started"}},
-        "project",
-        server.host_toml("far", sys.executable),
-        command=command,
-        workdir=workdir,
-        more=more,
-    )
+def project(
+    server: SshServer, *commands: Sequence[str], workdir: str = "work", more: str = ""
+) -> str:
+    """A cluster on the server of a job for each command."""
+    jobs = {
+        f"job{number}": {"tasks": "far", "ready": "started", "command": command}
+        for number, command in enumerate(commands)
+    }
+    host = server.host_toml("far", sys.executable)
+    return cluster_text(jobs, "project", host, workdir=workdir, more=more)
 
 
 def manifest_code(data: bytes) -> str:
@@ -394,8 +395,8 @@ REFUSED = {
         "{python}",
         "train.py",
     ],
-    "run.sh is not copied: it is left out by exclude in [run], line 1": ["./run.sh"],
-    "b.sh is not copied: it is left out by exclude in [run], line 1": ["bash", "b.sh"],
+    "run.sh is not copied: it is left out by exclude in [run], line {line}": ["./run.sh"],
+    "b.sh is not copied: it is left out by exclude in [run], line {line}": ["bash", "b.sh"],
     "env/ is not copied: it is a virtual environment (pyvenv.cfg)": ["env/bin/python", "x"],
     "py is not copied: it is a link to /usr/bin/env, which is outside of {work}": ["./py", "x"],
     "gone is not copied: it is a link to nowhere, which does not exist": ["{python}", "gone"],
@@ -404,29 +405,30 @@ REFUSED = {
 """Commands that need what is not copied, and what is said of each."""
 
 
-@variants("why", REFUSED, test=1)
-def test_a_command_that_is_not_copied_is_refused_with_one_sentence(
-    ssh_server: SshServer, tmp_path: Path, why: str
+def test_commands_that_are_not_copied_are_refused_with_one_sentence(
+    ssh_server: SshServer, tmp_path: Path
 ) -> None:
-    """Given a program or a script that an ignored line, `exclude`, the marks of a virtual
-    environment or a link keep from hosts, when `check`, `plan` and `up` are called, then the first
-    and the last end with 3, and all name the reason."""
+    """Given programs and scripts that an ignored line, `exclude`, the marks of a virtual
+    environment or a link keep from hosts, when `check` is called, then it names all reasons; `plan`
+    and `up` name the first, and `up` ends with 3 as `check` does."""
     work = tmp_path / "work"
     make(work, train_py="", run_sh="#!/bin/sh\n", b_sh="", env__bin__python="", old__train="")
     (work / "env/pyvenv.cfg").touch()
     (work / ".gitignore").write_text("# of Python\n*.py\nold/\n")
     for name, target in {"py": "/usr/bin/env", "gone": "nowhere", "new": "old/train"}.items():
         (work / name).symlink_to(target)
-    text = project(ssh_server, REFUSED[why], more='exclude = ["*.log",\n  "*.sh"]')
+    text = project(ssh_server, *REFUSED.values(), more='exclude = ["*.log",\n  "*.sh"]')
+    line = text.splitlines().index('  "*.sh"]') + 1
     file = write(tmp_path, text)
-    said = why.format(work=work)
     checked = run("check", str(file))
-    assert checked.returncode == 3 and said in words(checked.stdout), checked.stdout
-    assert "[command-missing]" in checked.stdout and "[python-broken]" not in checked.stdout
-    assert said in words(run("plan", str(file)).stdout)
-    with Up("up", str(file), "--headless") as up:
-        assert up.wait() == 3
-    assert said in words(up.said), up.said
+    assert checked.returncode == 3 and checked.stdout.count("[command-missing]") == len(REFUSED)
+    assert "[python-broken]" not in checked.stdout
+    planned = run("plan", str(file)).stdout
+    launched = run("up", str(file), "--headless")
+    assert launched.returncode == 3
+    reasons = [why.format(work=work, line=line) for why in REFUSED]
+    assert [why for why in reasons if why not in words(checked.stdout)] == [], checked.stdout
+    assert reasons[0] in words(planned) and reasons[0] in words(launched.stderr), planned
 
 
 @pytest.mark.prove
@@ -479,7 +481,7 @@ def test_a_home_is_not_copied_unless_it_is_named(
     (folder / ".ssh/id").write_text("secret")
     shutil.copy(ssh_server.known_hosts, folder / "mine")
     (folder / "here").write_text("x\n")
-    file = write(folder, project(ssh_server, ["cat", "here"], "."))
+    file = write(folder, project(ssh_server, ["cat", "here"], workdir="."))
     said = "copy your home to hosts" if place == "home" else "copy SSH keys to hosts"
     done = run("check", str(file))
     assert done.returncode == 3 and said in words(done.stdout), done.stdout
@@ -489,7 +491,7 @@ def test_a_home_is_not_copied_unless_it_is_named(
     (sentence,) = [line for line in done.stdout.splitlines() if said in line]
     assert words(sentence.partition(": ")[2]) in words(up.said)
     named = "~" if place == "home" else str(folder)
-    file = write(folder, project(ssh_server, ["cat", "here"], named))
+    file = write(folder, project(ssh_server, ["cat", "here"], workdir=named))
     with Up("up", str(file), "--json") as up:
         assert up.wait() == 0, up.transcript()
 
@@ -546,21 +548,26 @@ LINES = {
 
 
 @variants("copied", [True, False], test=1)
-@variants("why", LINES, test=2)
 def test_the_first_line_of_a_script_is_read(
-    ssh_server: SshServer, tmp_path: Path, why: str, copied: bool
+    ssh_server: SshServer, tmp_path: Path, copied: bool
 ) -> None:
-    """Given a script with Windows line ends, or with an interpreter that the host lacks, copied or
-    on the host already, when `check` is called, then it is 3 and says so; one that is fine is 0."""
+    """Given scripts with Windows line ends, or with an interpreter that the host lacks, copied or
+    on the host already, when `check` is called, then it is 3 and says so of each; of one that is
+    fine it says nothing."""
     (tmp_path / "work").mkdir()
-    script = tmp_path / "work/train.sh"
-    script.write_bytes(LINES[why])
-    script.chmod(0o755)
-    command = ["./train.sh"] if copied else [str(script)]
-    file = write(tmp_path, project(ssh_server, command, "work" if copied else ""))
-    done = run("check", str(file))
-    assert done.returncode == (3 if why else 0), done.stdout
-    assert why in words(done.stdout) and (not why or f"{script}: " in words(done.stdout))
+    scripts = [tmp_path / f"work/train{number}.sh" for number in range(len(LINES))]
+    for script, line in zip(scripts, LINES.values(), strict=True):
+        script.write_bytes(line)
+        script.chmod(0o755)
+    commands = [[f"./{script.name}"] if copied else [str(script)] for script in scripts]
+    text = project(ssh_server, *commands, workdir="work" if copied else "")
+    done = run("check", str(write(tmp_path, text)), "--json")
+    assert done.returncode == 3, done.stdout
+    said = [each["sentence"] for each in json.loads(done.stdout)["findings"]]
+    for script, why in zip(scripts, LINES, strict=True):
+        told = [sentence for sentence in said if f"{script}: " in sentence]
+        assert not (told if not why else [each for each in told if why not in each]), told
+        assert bool(told) == bool(why), (why, said)
 
 
 @pytest.mark.prove
