@@ -515,6 +515,29 @@ def in_job(commands: Scripted) -> UserJob:
     return UserJob(table, "c-1", RULES, commands)
 
 
+@pytest.mark.parametrize(
+    ("squeue", "of_shell", "said"),
+    [
+        (
+            INVALID,
+            "8123",
+            "Slurm no longer knows the job; SLURM_JOB_ID of this shell names it: unset",
+        ),
+        (INVALID, "8124", "Slurm no longer knows the job; write a job that runs"),
+        (row("CANCELLED", job="8123"), "8123", "it is CANCELLED; SLURM_JOB_ID of this shell"),
+        (row("RUNNING", "sl1", job="8124"), "8123", "squeue says nothing of job 8123"),
+    ],
+)
+async def test_the_job_of_a_shell_that_has_ended_is_said_to_be_the_shells(
+    monkeypatch: pytest.MonkeyPatch, squeue: str | Output, of_shell: str, said: str
+) -> None:
+    """Its variables stay in terminals that were opened in it, and nobody has written its id."""
+    monkeypatch.setenv("SLURM_JOB_ID", of_shell)
+    shown = INVALID if squeue is INVALID else "JobId=8123 JobState=CANCELLED Reason=None\n"
+    with pytest.raises(SlurmError, match=said):
+        await in_job(Scripted(squeue=squeue, scontrol=shown)).request()
+
+
 async def test_steps_of_others_in_a_job_are_not_ours() -> None:
     """Only those with the run's name are cancelled, and only they hold a node."""
     commands = Scripted(
