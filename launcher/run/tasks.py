@@ -594,6 +594,8 @@ class Tasks:
         left = [view for view in deciding if not view.state.ended]
         if not left:
             return self._shutdown.kill_all(Cause.RULE)
+        if stopped := self._stop_servers():
+            return stopped
         settings = data.plan.settings
         finished = data.rule_held  # while others are left: by the chief's end
         if finished:
@@ -641,7 +643,9 @@ class Tasks:
             data.update_task(event.task, intent=Intent.RAISED, reason=reason)
             return [self._kill_task(event.task, settings.grace)]
         if event.serves and not data.all_must_end:
-            return self._stop_servers(event.task)
+            data.serving.add(event.task)
+            again = WatchSilence(event.task, settings.finish_timeout)
+            return self._stop_servers() or [again]
         if self._only_serves(event.task):
             data.update_task(event.task, intent=Intent.STOP)
             return [self._kill_task(event.task, settings.grace)]
@@ -649,14 +653,12 @@ class Tasks:
         data.update_task(event.task, intent=Intent.FAIL, reason=reason)
         return [self._kill_task(event.task, settings.grace)]
 
-    def _stop_servers(self, task: TaskId) -> list[Instruction]:
-        """Takes note of a task that only answers others, and stops all that do so when everybody
-        who could ask them has ended."""
+    def _stop_servers(self) -> list[Instruction]:
+        """Stops the tasks that only answer others, when everybody who could ask them has ended."""
         data = self._data
-        data.serving.add(task)
         left = [view for view in data.outcome_tasks() if not view.state.ended]
         if any(view.id not in data.serving for view in left):
-            return [WatchSilence(task, data.plan.settings.finish_timeout)]
+            return []
         out: list[Instruction] = []
         for view in left:
             if view.intent is Intent.NONE:

@@ -283,6 +283,13 @@ def test_tasks_that_only_serve_are_stopped_when_all_others_have_ended() -> None:
     assert driver.feed(ev.OutputStalled, name("local:1"), 60.0, serves=True) == again
     out = driver.feed(ev.OutputStalled, name("local:2"), 60.0, serves=True)
     assert kills(out) == [("b", ["local:1"], 5.0), ("b", ["local:2"], 5.0)]
+    other = RunDriver(text=text)
+    other.staged()
+    other.ready("other:0", "local:0", "local:1", "local:2")
+    other.exited("local:0")
+    other.feed(ev.OutputStalled, name("local:1"), 60.0, serves=True)
+    other.exited("other:0")
+    assert kills(other.exited("local:2")) == [("b", ["local:1"], 5.0)]  # nobody is left that asks
     driver.exited("local:1", None, "TERM")
     assert driver.exited("local:2", None, "TERM") == driver.shut_down()
     assert driver.confirmed() == driver.end(Outcome.SUCCESS, 0)
