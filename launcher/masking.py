@@ -59,6 +59,7 @@ class _Names:
     anywhere: frozenset[str]
     at_end: tuple[tuple[str, ...], ...]
     weak: Mapping[bool, frozenset[str]]
+    if_random: frozenset[str]
     not_behind: frozenset[str]
     not_at_end: frozenset[str]
 
@@ -95,6 +96,7 @@ def _names() -> _Names:
             False: frozenset(found["weak"]),
             True: frozenset((*found["weak"], *found["weak_with_colon"])),
         },
+        frozenset(found["if_random"]),
         frozenset(found["not_behind"]),
         frozenset(found["not_at_end"]),
     )
@@ -147,10 +149,13 @@ def _mask_named(data: bytes) -> bytes:
         if not between.strip() and not option:
             continue  # `password horse` is a sentence
         bare = name.decode()
-        if not is_secret_name(bare, between="" if option else between.decode()):
+        sure = is_secret_name(bare, between="" if option else between.decode())
+        if not sure and bare.lower() not in _names().if_random:
             continue
         start = found.end()
         start, end = _value(data, start, bare, option=not between.strip())
+        if not sure and not (end - start >= _RANDOM and _has_digit(data[start:end])):
+            continue  # `token: the` is a word of a text
         if end > start:
             pieces += [data[done:start], MASK.encode()]
             done = end
@@ -199,6 +204,8 @@ def _mask_shapes(data: bytes) -> bytes:
     return data
 
 
+_RANDOM = 8
+"""Characters of a value, with digits and letters, that is one behind `token:`, too."""
 _DIGIT, _SMALL, _CAPITAL = re.compile(rb"\d"), re.compile(rb"[a-z]"), re.compile(rb"[A-Z]")
 
 

@@ -63,6 +63,7 @@ def test_real_logs_stay_as_they_are(name: str) -> None:
         "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
         "run 123e4567-e89b-12d3-a456-426614174000 of mnist-async-20261120-183002-7f3a",
         "Saving epoch=12-step=34000-val_loss=0.12.ckpt and model-00001-of-00003.safetensors",
+        '{"token": "hello", "logprob": -0.1, "key": "abc12345"}',
         "KeyError: 'image'; Missing key(s) in state_dict: \"a.b\"; AuthError: token: the",
         "pass: 3/10, PASS: TestStep/iteration_12, auth: none, password: None, pin_memory=True",
         "login(token=token, api_key=self.api_key, password=getpass.getpass())",
@@ -101,6 +102,7 @@ def test_what_is_no_secret_stays(line: str) -> None:
         ("ssh -o ProxyCommand='sshpass -p horse ssh gate nc tf1 22'", "ssh gate nc tf1 22"),
         ("token=\x1b[31mhorse\x1b[0m", "token="),
         ("passphrase: horse", "passphrase: "),
+        ('{"token": "horse123", "id": 7}', '"id": 7'),
     ],
 )
 def test_names_and_options_hide_their_values(text: str, left: str) -> None:
