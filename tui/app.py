@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from enum import IntEnum
 from functools import partial
 from importlib import import_module
 from itertools import takewhile
@@ -113,6 +114,22 @@ class BeginningNews(Message):
     def can_replace(self, message: Message) -> bool:
         """Whether older news need not be shown any more."""
         return isinstance(message, BeginningNews) and message.beginning is self.beginning
+
+
+class AtEnd(IntEnum):
+    """What the app does when the run on the screen has ended.
+
+    STAY ── a kill ──► SHOW ── leaving ──► LEAVE
+     ▲ └───────────── leaving ─────────────► │
+     └────────── the receipt is shown ───────┘
+    """
+
+    STAY = 0
+    """The end shows on the run's screen."""
+    SHOW = 1
+    """The receipt is shown."""
+    LEAVE = 2
+    """The receipt is shown, and then the app ends."""
 
 
 class TfmuxApp(App[int]):
@@ -242,7 +259,7 @@ class TfmuxApp(App[int]):
         self._first = control
         self._pages = list(pages)
         self._news = RunNews(self._config.notify)
-        self._leaving = self._asked = False
+        self._at_end = AtEnd.STAY
         self._no_controls = NoControls()
         self._readable = Readable(sixteen=has_sixteen_colours(self))
         self._terminal: Size | None = None
@@ -389,7 +406,7 @@ class TfmuxApp(App[int]):
             else:
                 self._show_next(beginning.run)
             if beginning.killed:
-                self._asked = True
+                self._want(AtEnd.SHOW)
                 self._watch_end()
         elif shown:
             for screen in self.screen_stack:
@@ -435,7 +452,7 @@ class TfmuxApp(App[int]):
 
     def close_run(self, code: int) -> None:
         """Back to the page below the run; without pages the app ends."""
-        self._leaving = self._asked = False
+        self._at_end = AtEnd.STAY
         if not self._pages:
             self.exit(code)
             return
@@ -691,7 +708,7 @@ class TfmuxApp(App[int]):
         if snapshot.state is RunPhase.ENDED and snapshot.unconfirmed and self._can_kill_again:
             self._kill_again(self.control)
             return
-        self._asked = True
+        self._want(AtEnd.SHOW)
         if not begun and self.control.snapshot().state is not RunPhase.ENDED:
             self.control.press_kill()
         self._watch_end()
@@ -721,7 +738,7 @@ class TfmuxApp(App[int]):
             return
         if self.control is ended:
             self._show_next(run)
-            self._asked = True
+            self._want(AtEnd.SHOW)
             self._watch_end()
 
     def action_interrupt(self) -> None:
@@ -731,7 +748,7 @@ class TfmuxApp(App[int]):
 
         if isinstance(self.screen, LeaveDialog):
             self.screen.dismiss(LeaveAnswer.KILL)
-        elif self._leaving:
+        elif self._at_end is AtEnd.LEAVE:
             self.action_kill_all()
         elif not self._copy_selected():
             self.action_leave()
@@ -773,7 +790,7 @@ class TfmuxApp(App[int]):
         if self.is_over:
             self._leave_pages(snapshot.exit_code or 0)
         elif snapshot.state is RunPhase.KILLING:
-            self._leaving = True
+            self._want(AtEnd.LEAVE)
             key = key_of(self, "kill_all") + ("" if snapshot.kill_asked else " twice")
             self.notify(f"leaving after the receipt; {key}: KILL now")
         elif not isinstance(self.screen, LeaveDialog):
@@ -806,7 +823,7 @@ class TfmuxApp(App[int]):
             self.pop_screen()
         if self.control is not None:
             self.control.close(wait=False)
-        self._leaving = self._asked = False
+        self._at_end = AtEnd.STAY
         self.control = run
         # Textual's switch answers whoever has pushed a screen, which nobody has the first one.
         self.screen._push_result_callback(self, None)
@@ -874,7 +891,7 @@ class TfmuxApp(App[int]):
         from tui.screens.dialogs import LeaveAnswer
 
         if choice is LeaveAnswer.KILL:
-            self._leaving = True
+            self._want(AtEnd.LEAVE)
             self.action_kill_all()
         elif choice is LeaveAnswer.DETACH and self.control is not None:
             self.control.detach(wait=False)
@@ -901,25 +918,28 @@ class TfmuxApp(App[int]):
             self._living = control
             return
         if control is self._living and snapshot.outcome in (Outcome.KILLED, Outcome.TERMINATED):
-            self._asked = True
+            self._want(AtEnd.SHOW)
         self._living = None
         if snapshot.results_kept:
             self._renew_receipt(snapshot)
-        if not (self._asked or self._leaving):
+        wanted, self._at_end = self._at_end, AtEnd.STAY
+        if wanted is AtEnd.STAY:
             return
-        self._asked = False
-        self._show_receipt()
-        if self._leaving and (snapshot.receipt is None or snapshot.clean):
+        self._show_receipt(leaving=wanted is AtEnd.LEAVE)
+        if wanted is AtEnd.LEAVE and (snapshot.receipt is None or snapshot.clean):
             self.set_timer(RECEIPT_SECONDS, lambda: self._close_if(control))
-        self._leaving = False
 
-    def _show_receipt(self) -> None:
+    def _want(self, at_end: AtEnd) -> None:
+        """Wants something at the run's end; leaving is not taken back by a kill."""
+        self._at_end = max(self._at_end, at_end)
+
+    def _show_receipt(self, *, leaving: bool) -> None:
         from tui.screens.dialogs import LeaveAnswer, LeaveDialog, ReceiptScreen
 
         if isinstance(self.screen, LeaveDialog):
             self.screen.dismiss(LeaveAnswer.STAY)
         if self.control and not any(isinstance(one, ReceiptScreen) for one in self.screen_stack):
-            self.push_screen(ReceiptScreen(self.control, leaving=self._leaving))
+            self.push_screen(ReceiptScreen(self.control, leaving=leaving))
 
     def _renew_receipt(self, snapshot: Snapshot) -> None:
         """Shows what has come after the receipt: which files stay on hosts."""
