@@ -365,9 +365,11 @@ class CollectedMembers:
         if not found:
             self.absent.append(pattern)
         tops: dict[str, str] = {}  # of these names here, as they are called there
+        added: set[str] = set()
         for path in found:
-            if path in seen or any(path.startswith(one + "/") for one in tops.values()):
+            if path in seen or any(above in added for above in _folders_above(path)):
                 continue
+            added.add(path.rstrip("/"))
             name = os.path.relpath(path, base)
             first, _, rest = name.partition("/")
             if first not in tops:
@@ -569,6 +571,14 @@ def _names(folder: str) -> list[str]:
     with suppress(OSError):  # no folder, or one that may not be read
         return sorted(os.listdir(folder))
     return []
+
+
+def _folders_above(path: str) -> Iterator[str]:
+    """The folders that a path is in, the nearest first."""
+    above = os.path.dirname(path.rstrip("/"))
+    while above and above != os.path.dirname(above):
+        yield above
+        above = os.path.dirname(above)
 
 
 def _all_folders(folder: str) -> list[str]:

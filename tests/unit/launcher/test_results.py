@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -458,3 +459,36 @@ def test_what_an_interrupted_stream_has_left_does_not_pass_for_whole(outside: Pa
     resume(root, rest, chunk(b"rest"), WHOLE, END, files=1)
     merge(root, results)
     assert (results / "deep/big").read_bytes() == b"halfrest" and not root.exists()
+
+
+def test_what_a_pattern_matches_is_collected_once_and_looked_at_once(tmp_path: Path) -> None:
+    """Given a folder and a file in it that match alike, then the file is one member; and ten times
+    as many files take about ten times as many calls, not a hundred times."""
+    nested = tmp_path / "nested" / "ckpt"
+    nested.mkdir(parents=True)
+    (nested / "ckpt-1").write_text("x")
+    found = transfer.CollectedMembers({})
+    found.add_paths([("nested", str(tmp_path / "nested" / "**" / "ckpt*"))])
+    names = [member.head["name"] for member in found.members]
+    assert names == ["ckpt", "ckpt/ckpt-1"]
+
+    def calls(count: int) -> int:
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        for number in range(count):
+            (folder / f"{number:04}").touch()
+        made, members = 0, transfer.CollectedMembers({})
+
+        def see(frame: object, event: str, argument: object) -> None:
+            nonlocal made
+            made += event in ("call", "c_call")
+
+        sys.setprofile(see)
+        try:
+            members.add_paths([(folder.name, f"{folder}/*")])
+        finally:
+            sys.setprofile(None)
+        assert len(members.members) == count
+        return made
+
+    assert calls(1000) < 15 * calls(100)
