@@ -42,6 +42,8 @@ class Tree:
     """Prefix of every path: the trainer's package keeps its name."""
     filtered: bool = True
     """Whether `.gitignore` files and the patterns of what is never sent apply."""
+    git: bool = True
+    """Whether what git ignores is left out where the tree is `filtered`."""
     skip: frozenset[str] = frozenset()
     """Directories that are in another tree."""
     exclude_places: tuple[str, ...] = ()
@@ -209,7 +211,7 @@ class _Rules:
         self._root = str(tree.root)
         self._places = tree.exclude_places or ("exclude",) * len(tree.exclude)
         self._excluded = IgnoreRules([*_NEVER, *tree.exclude])
-        self._git = GitIgnore(tree.root) if tree.filtered else None
+        self._git = GitIgnore(tree.root) if tree.filtered and tree.git else None
 
     def enter(self, folder: str) -> None:
         """Reads the rules in a directory, whose path is empty or ends in a slash."""

@@ -119,7 +119,7 @@ def trees_of(plan: Plan, host: HostPlan) -> tuple[Tree, ...]:
         )
         trees.insert(0, workdir)
     if host.uses_trainer and (trainer := installed_trainer()):
-        trees.append(Tree(TRAINER, Path(trainer) / "trainer", prefix="trainer/"))
+        trees.append(Tree(TRAINER, Path(trainer) / "trainer", prefix="trainer/", git=False))
     return tuple(trees)
 
 
