@@ -31,6 +31,7 @@ except ImportError:
 
 _TEMPORARY = "/tmp"
 _LOCK_SECONDS = 0.5
+_CHECKED_BYTES = 4096
 _STAYS = {"results", "stage", "stage.index", "stage.prepared"}
 """What may stay of a run's folder when its agent has removed it."""
 ABOVE = "above-workdir"
@@ -236,6 +237,23 @@ class Folders:
         if os.path.dirname(self.logs) == self.run:
             private(self.logs)
         return new
+
+    def check_local(self) -> None:
+        """Tries whether an agent can write its files in the user's folder for sockets.
+
+        Raises:
+            FolderError: it cannot; the disk is full.
+        """
+        path = f"{self.watch}.{os.getpid()}"
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            try:
+                os.write(descriptor, bytes(_CHECKED_BYTES))
+            finally:
+                os.close(descriptor)
+                _unlink(path)
+        except OSError as error:
+            raise FolderError(f"the agent's files need {self.local}: {error.strerror}") from error
 
     def write_tools(self, tools: Mapping[str, str]) -> None:
         """Writes the scripts that tasks run or import here; on a full disk a task that needs one

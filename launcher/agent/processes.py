@@ -460,6 +460,9 @@ def send_to_thread(process: Process, tid: int, number: int) -> bool:
 _MOST_FILES = 1 << 16
 """Limit where there is no hard one: some programs close each possible descriptor at their start."""
 _KEPT_FILES = 64
+_AGENT_FILES = 15
+"""Descriptors of an agent without tasks, at least."""
+_TASK_FILES = 3
 
 _file_limit_of_login: tuple[int, int] | None = None
 _file_limit = _MOST_FILES
@@ -475,6 +478,17 @@ def raise_limit() -> None:
         with suppress(OSError, ValueError):  # the kernel's own limit has been lowered since
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
             _file_limit = wanted
+
+
+def most_descriptors() -> int:
+    """The limit to which an agent can raise that of its login."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return min(_MOST_FILES, _number(hard, resource.RLIM_INFINITY))
+
+
+def fits_descriptors(limit: int, tasks: int) -> bool:
+    """Whether an agent with this limit can start so many tasks."""
+    return _AGENT_FILES + _TASK_FILES * tasks <= limit - min(_KEPT_FILES, limit // 2)
 
 
 def _number(limit: int, infinity: int) -> int:

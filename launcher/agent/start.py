@@ -222,6 +222,7 @@ def _make_agent(config: Json, umask: int, folders: Folders) -> socket.socket:
     Raises:
         OSError: the agent did not start.
     """
+    folders.check_local()
     watch = lock_file(folders.watch, _WATCHDOG_SECONDS)
     listener = _bind(folders)
     new = folders.make()

@@ -19,6 +19,10 @@ from .listing import Copied, LeftOut, Listed
 
 _INTERPRETERS = (*SHELLS, "perl", "ruby", "node", "Rscript", "julia", "lua", "php")
 _LARGEST_SCRIPT = 1 << 20
+_LONGEST_PATH = 4096
+_MOST_PATHS = 8
+"""Paths in commands that are looked for on a host."""
+_SYSTEM = ("/dev/", "/proc/", "/sys/", "/run/", "/usr/", "/bin/", "/etc/")
 _MOST_SCRIPTS = 100
 """Python files that are read for what they import."""
 _SHOWN = 4
@@ -152,6 +156,26 @@ def above_workdir(plan: Plan, host: HostPlan) -> Iterator[tuple[TaskId, str]]:
                 if (path == ".." or path.startswith("../")) and path not in known:
                     known.add(path)
                     yield task.id, path
+
+
+def paths_here(tasks: Sequence[TaskPlan]) -> Iterator[tuple[TaskId, str]]:
+    """Yields the first paths from the root or the home that are words of commands and that this
+    machine has, each with the first task that names it. A program, a script and the log directory
+    have checks of their own, and what is in the system's directories is each host's own."""
+    known: set[str] = set()
+    for task in tasks:
+        own = {task.argv[0], script_of(task.argv)} if task.argv else set()
+        for word in task.argv[1:]:
+            for part in (word, word.partition("=")[2]):
+                plain = part.startswith(("/", "~/")) and not any(sign in part for sign in "*?\n\0")
+                if not plain or part in own or part in known or len(part) > _LONGEST_PATH:
+                    continue
+                known.add(part)
+                inside = part.startswith((f"{task.cwd}/", task.logdir or "/dev/", *_SYSTEM))
+                if not inside and os.path.exists(os.path.expanduser(part)):
+                    yield task.id, part
+                if len(known) >= _MOST_PATHS:
+                    return
 
 
 def find_module(folder: str, parts: Sequence[str], copied: Copied) -> tuple[list[Listed], str, str]:

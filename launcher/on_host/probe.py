@@ -119,6 +119,8 @@ _PLACES = (
     "/usr",
 )
 """Where people have their environments of Python."""
+_PROCESS_SECONDS, _PROCESS_PAUSE = 4.0, 0.1
+"""How long a question waits for a process that it may start."""
 _HELD_SECONDS = 3.0
 """Longest time for which what runs hold is counted."""
 _MOST_OFFERED = 4
@@ -283,8 +285,16 @@ def _last_line(argv: Sequence[str], env: Mapping[str, str], cwd: str) -> tuple[s
     """The last line that a program prints, and why there is none."""
     environ = {key: value for key, value in os.environ.items() if key != "TFMUX_AGENT"}
     environ.update(_with_home(env))
+    deadline = time.monotonic() + _PROCESS_SECONDS
     try:
-        said = ask_program(argv, PROGRAM_SECONDS, environ, os.path.expanduser(cwd))
+        while True:
+            try:
+                said = ask_program(argv, PROGRAM_SECONDS, environ, os.path.expanduser(cwd))
+                break
+            except BlockingIOError:  # other questions have all processes that the login may have
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_PROCESS_PAUSE)
     except OSError as error:  # of the program or of the directory
         return "", f"{error.filename or argv[0]}: {error.strerror}"
     if said is None:
@@ -419,6 +429,7 @@ ANSWERS: dict[str, Callable[[Question, Folders], Said]] = {
     "logdir": lambda asked, folders: logdir(asked),  # path, mark, keep
     "path": lambda asked, folders: {"exists": os.path.exists(_absolute(asked["path"]))},
     "directory": lambda asked, folders: _problem(directory_problem(_absolute(asked["path"]))),
+    "limits": lambda asked, folders: {"files": processes.most_descriptors()},
     "leftovers": lambda asked, folders: leftovers(),
     "ports": lambda asked, folders: _ports(asked["check"]),
     "resolve": lambda asked, folders: resolve(asked["host"], asked["seconds"]),

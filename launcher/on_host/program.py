@@ -7,6 +7,7 @@ Files are brought by the program itself; nothing else is asked for meanwhile.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -35,6 +36,7 @@ def main(config: dict[str, Any]) -> None:
     try:
         folders = Folders(config["run"], config["host"], None, dict(os.environ))
         if config["lease"]:  # nobody else tries whether there can be a run
+            folders.check_local()
             folders.make()
             folders.remove(proven=True)
     except (FolderError, OSError) as error:
@@ -73,6 +75,8 @@ class Questions:
         self._children: dict[int, _Child] = {}
         self._marks: list[dict[str, Any]] = []
         """Questions about log directories: each may have left a file there."""
+        self._put_off: list[dict[str, Any]] = []
+        """Questions for which no process could be started: the login may have few."""
         self._listeners: Any | None = None
 
     def run(self) -> None:
@@ -132,6 +136,9 @@ class Questions:
                 return
             self._fork(asked)
         except OSError as error:  # no process or descriptor is left
+            if error.errno == errno.EAGAIN and self._children:
+                self._put_off.append(asked)  # until one of them has ended
+                return
             self._pipe.send({"id": asked["id"], "error": error_text(error)})
 
     def _bring(self, asked: dict[str, Any]) -> None:
@@ -193,6 +200,9 @@ class Questions:
         if child.asked["what"] == "logdir" and not (child.asked.get("keep") or "error" in said):
             self._marks.remove(child.asked)
         self._pipe.send({"id": child.asked["id"], **said})
+        waiting, self._put_off = self._put_off, []
+        for asked in waiting:
+            self._take(asked)
 
     def _end(self, child: _Child) -> None:
         """Ends a question's process and all that it has started."""

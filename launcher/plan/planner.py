@@ -382,13 +382,7 @@ class _Planner:
     @cached_property
     def _names_logdir(self) -> bool:
         """Whether a command or a variable of any task has the log directory."""
-        cluster = self._cluster
-        commands = [cluster.run.command, *(job.command for job in cluster.jobs.values())]
-        tables = [cluster.run.env, *(job.env for job in cluster.jobs.values())]
-        tables += [host.env for host in cluster.hosts.values()]
-        texts = [word for command in commands for word in command or ()]
-        texts += [text for table in tables for text in table.values()]
-        return any("logdir" in names_in(text) for text in texts)
+        return "logdir" in named_placeholders(self._cluster)
 
     def _logdir(self, host: str, values: Mapping[str, str]) -> str:
         """The host's log directory; with `resume`, that of the resumed run."""
@@ -584,3 +578,13 @@ def _tasks(cluster: ClusterModel, entry: str, named: set[str]) -> list[TaskId]:
         return [TaskId.parse(entry)]
     tasks = (TaskId(entry, index) for index in range(len(cluster.jobs[entry].tasks)))
     return [task for task in tasks if str(task) not in named]
+
+
+def named_placeholders(cluster: ClusterModel) -> set[str]:
+    """Finds the placeholders in the commands and variables of all tasks."""
+    commands = [cluster.run.command, *(job.command for job in cluster.jobs.values())]
+    tables = [cluster.run.env, *(job.env for job in cluster.jobs.values())]
+    tables += [host.env for host in cluster.hosts.values()]
+    texts = [word for command in commands for word in command or ()]
+    texts += [text for table in tables for text in table.values()]
+    return {name for text in texts for name in names_in(text)}

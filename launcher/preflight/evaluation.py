@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Container, Iterator, Mapping, Sequenc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..agent.processes import fits_descriptors
 from ..cluster.addresses import is_loopback
 from ..cluster.choices import Framework, OnFailure
 from ..cluster.file_model import ClusterModel
@@ -34,6 +35,7 @@ from .findings import HOST_FAILURES, Check, Finding, Severity, blocking, passed,
 from .probes import (
     AccountAnswer,
     DiskSpaceAnswer,
+    LimitsAnswer,
     LogdirAnswer,
     ModulesAnswer,
     PythonAnswer,
@@ -443,8 +445,9 @@ def ranks(host: str, wanting: int, had: int, framework: Framework) -> Iterator[F
         yield warning(Check.GPUS, "gpus-fewer-than-ranks", host, brief, sentence, todo)
 
 
-def disks(host: str, answer: DiskSpaceAnswer) -> Iterator[Finding]:
-    """Evaluates the free space for logs and staged files, once for each file system."""
+def disks(host: str, answer: DiskSpaceAnswer, *, uses_logdir: bool = True) -> Iterator[Finding]:
+    """Evaluates the free space for logs and staged files, once for each file system; a log
+    directory that nothing `uses` stops no launch."""
     seen: set[int] = set()
     own, held = answer.disks[0], _held_text(answer)
     for what, path, free, device in answer.disks:
@@ -462,10 +465,11 @@ def disks(host: str, answer: DiskSpaceAnswer) -> Iterator[Finding]:
         if what == LOGDIR_PLACE:
             full, low = "logdir-full", "logdir-low"
             todo += ", or write another logdir"
-        if free < DISK_FULL:
+        if free < DISK_FULL and (uses_logdir or what != LOGDIR_PLACE):
             yield blocking(Check.DISK, full, host, brief, sentence, todo)
         else:
             todo += " before a long run"
+            low = low if free >= DISK_FULL else full
             yield warning(Check.DISK, low, host, brief, sentence, todo)
     if not seen:
         lowest = min(free for _, _, free, _ in answer.disks)
@@ -544,6 +548,25 @@ def ports(
         yield passed(Check.PORTS, host, "free" if wanted else "none", sentence)
 
 
+def descriptors(host: str, answer: LimitsAnswer, tasks: int) -> Iterator[Finding]:
+    """Reports a limit of open files with which not all tasks of the host can start."""
+    if not fits_descriptors(answer.files, tasks):
+        sentence = f"the hard limit of open files is {answer.files} (ulimit -Hn), and that is too "
+        sentence += f"few for {counted(tasks, 'task')}"
+        todo = "raise nofile in /etc/security/limits.conf, or in the service that starts the login"
+        brief = f"{answer.files} files"
+        yield blocking(Check.AGENT, "files-limit", host, brief, sentence, todo)
+
+
+def argument_missing(host: str, task: TaskId, path: str) -> Finding:
+    """Reports a file or directory of this machine that a command names and the host lacks."""
+    sentence = f"the command of {task} names {printable(path)}, which is on this machine and not "
+    sentence += f"on {host}"
+    todo = "copy it into the workdir and name it by its path there, or put it on the host"
+    about = (Check.FILES, "argument-missing", host, "not there", sentence, todo)
+    return warning(*about, task=task)
+
+
 def not_forwarded(host: str, task: TaskId, why: str) -> Finding:
     """Warns of a port that cannot be forwarded."""
     sentence = f"{task} cannot be forwarded to this machine: {why}"
@@ -574,16 +597,18 @@ def leftovers(
         yield passed(Check.LEFTOVERS, host, "none", "no processes of dead runs")
 
 
-def logdir(host: str, answer: LogdirAnswer) -> Iterator[Finding]:
-    """Evaluates whether the log directory is writable, and whether it holds a checkpoint."""
+def logdir(host: str, answer: LogdirAnswer, *, used: bool = True) -> Iterator[Finding]:
+    """Evaluates whether the log directory is writable, and whether it holds a checkpoint; it is
+    `used` where a command or a variable names it."""
     path = answer.path
     if answer.why:
         sentence = f"the log directory {path} is not writable"
         if answer.base != path:
             sentence += f" (cannot create a file in {answer.base})"
         todo = "correct logdir or the permissions"
-        sentence += f": {answer.why}"
-        yield blocking(Check.LOGDIR, "logdir-unwritable", host, "not writable", sentence, todo)
+        sentence += f": {answer.why}" + ("" if used else "; no command names it")
+        about = (Check.LOGDIR, "logdir-unwritable", host, "not writable", sentence, todo)
+        yield blocking(*about) if used else warning(*about)
     if answer.old:
         name, seconds = answer.old
         sentence = f"the log directory {path} has a checkpoint, {age(seconds)} old "

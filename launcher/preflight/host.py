@@ -17,7 +17,7 @@ from ..cluster.ranks import ranks_with_gpus
 from ..cluster.roles import Role
 from ..errors import AgentError, HostError, TfmuxError
 from ..files.listing import Copied
-from ..files.needed import copied_path, is_python
+from ..files.needed import copied_path, is_python, paths_here
 from ..files.trees import CopiedFiles
 from ..frozen import frozen
 from ..hosts.bootstrap import arrive
@@ -43,6 +43,7 @@ from .probes import (
     ConnectAnswer,
     DiskSpaceAnswer,
     LeftoversAnswer,
+    LimitsAnswer,
     ListenAnswer,
     LogdirAnswer,
     MpiAnswer,
@@ -120,6 +121,7 @@ class HostCheck:
         self._files = files
         self._shared_marks = shared_marks
         self._modules = ModuleCheck(cluster, plan, host, session)
+        self._uses_logdir = any(task.makes_logdir for task in plan.tasks)
         self._unusable: set[str] = set()
         """Directories in which no task can start."""
 
@@ -142,6 +144,7 @@ class HostCheck:
             took = self.session.start_seconds
             sentence = f"tfmux's program started within {took:.1f} s, and can make its folders"
             self._report(passed(Check.AGENT, self.name, f"{took:.1f} s", sentence))
+            logdir = Severity.ERROR if self._uses_logdir else Severity.WARN
             await self._asked(Check.FILES, Severity.ERROR, self._directories)
             await asyncio.gather(
                 self._asked(Check.FILES, Severity.WARN, self._shared),
@@ -156,7 +159,9 @@ class HostCheck:
                 self._asked(Check.DISK, Severity.ERROR, self._room),
                 self._asked(Check.CLOCK, Severity.WARN, self._clock),
                 self._asked(Check.LEFTOVERS, Severity.WARN, self._leftovers),
-                self._asked(Check.LOGDIR, Severity.ERROR, lambda: self._logdirs(keep_mark)),
+                self._asked(Check.LOGDIR, logdir, lambda: self._logdirs(keep_mark)),
+                self._asked(Check.AGENT, Severity.WARN, self._limits),
+                self._asked(Check.FILES, Severity.WARN, self._arguments),
             )
             await listing
         finally:
@@ -440,8 +445,20 @@ class HostCheck:
 
     async def _room(self) -> None:
         answer = await self.session.ask(DiskSpaceAnswer, QUICK, paths=self._task_paths())
-        self._report_all(evaluation.disks(self.name, answer))
+        self._report_all(evaluation.disks(self.name, answer, uses_logdir=self._uses_logdir))
         self._report(evaluation.memory(self.name, answer, len(self._tasks)))
+
+    async def _limits(self) -> None:
+        answer = await self.session.ask(LimitsAnswer, QUICK)
+        self._report_all(evaluation.descriptors(self.name, answer, len(self._tasks)))
+
+    async def _arguments(self) -> None:
+        """Looks for what commands name by a whole path and this machine has."""
+        if self._host.local:
+            return
+        for task, path in await asyncio.to_thread(lambda: list(paths_here(self._tasks))):
+            if not (await self.session.ask(PathAnswer, QUICK, path=path)).exists:
+                self._report(evaluation.argument_missing(self.name, task, path))
 
     async def _clock(self) -> None:
         before, began = time.time(), time.monotonic()
@@ -464,7 +481,7 @@ class HostCheck:
             answer = await self.session.ask(LogdirAnswer, QUICK, path=path, mark=mark, keep=keep)
             if number == 0 and not answer.why:
                 self.folder = LogFolder(answer.path, answer.base, answer.above)
-            self._report_all(evaluation.logdir(self.name, answer))
+            self._report_all(evaluation.logdir(self.name, answer, used=self._uses_logdir))
 
     def _task_paths(self) -> list[str]:
         """The log directories of the host's tasks, those of cluster jobs first."""

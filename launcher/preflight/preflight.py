@@ -238,6 +238,7 @@ class _Preflight:
             on_accepted=self._accept,
             on_note=self._note,
         )
+        self._names_peers = reachability.names_peers(cluster)
         self._gates: dict[str, asyncio.Semaphore] = {}
 
     async def run(self) -> Report:
@@ -313,6 +314,8 @@ class _Preflight:
             return
         self._resolved.setdefault(task.host, set()).add(pair.resolved)
         finding = reachability.finding(pair, answer)
+        if finding is not None and not self._names_peers:
+            finding = replace(finding, severity=Severity.WARN)
         if finding is not None:
             about = (finding.host, finding.other, finding.task, pair.reach)
             if about not in self._told_reach:

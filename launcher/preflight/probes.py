@@ -148,6 +148,13 @@ class LogdirAnswer(Answer):
     old: tuple[Text, Figure] | None = None
 
 
+class LimitsAnswer(Answer):
+    """The hard limit of open files of the login."""
+
+    WHAT = "limits"
+    files: Count
+
+
 class PathAnswer(Answer):
     """Whether a path exists."""
 

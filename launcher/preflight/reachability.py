@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..cluster.choices import Framework
+from ..cluster.file_model import ClusterModel
+from ..plan.planner import named_placeholders
 from ..plan.run_plan import Plan, TaskPlan
 from .findings import Check, Finding, Reach, Reachability, blocking, warning
 from .probes import ConnectAnswer
@@ -24,6 +27,17 @@ _BLOCKING: Mapping[Reach, str] = {
     Reach.STRANGER: "reaches another machine or program at",
     Reach.FAILED: "cannot connect to",
 }
+
+
+_PEERS = frozenset({"ps_hosts", "worker_hosts", "cluster", "master_addr", "master_port"})
+_OF_OTHERS = ("hosts.", "host.", "port.", "address.")
+
+
+def names_peers(cluster: ClusterModel) -> bool:
+    """Whether tasks are told where the others are: by their framework, or by words of the file."""
+    named = named_placeholders(cluster)
+    others = any(name.startswith(_OF_OTHERS) for name in named)
+    return cluster.run.framework is not Framework.NONE or others or bool(named & _PEERS)
 
 
 def sources(plan: Plan) -> tuple[str, ...]:

@@ -78,6 +78,7 @@ def make_cluster(arguments: argparse.Namespace) -> tuple[ClusterModel, str]:
     base = here if save is None else save.absolute().parent
     logins = dict.fromkeys(task.login for tasks in jobs.values() for task in tasks)
     env, env_from = _variables(arguments.env)
+    met = arguments.framework is not None and framework is not Framework.NONE
     text = render(
         RunRequest(
             command=_typed(command),
@@ -92,9 +93,7 @@ def make_cluster(arguments: argparse.Namespace) -> tuple[ClusterModel, str]:
             env_from=env_from,
             identity=_identity(arguments.identity, logins),
             logins=listed,
-            addresses=asyncio.run(
-                _addresses(logins, arguments.address, met=arguments.framework is not None)
-            ),
+            addresses=asyncio.run(_addresses(logins, arguments.address, met=met)),
         )
     )
     if save is not None:
