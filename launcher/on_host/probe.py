@@ -11,6 +11,7 @@ import json
 import os
 import pwd
 import re
+import resource
 import stat
 import time
 from contextlib import suppress
@@ -361,6 +362,21 @@ def _ports(check: Sequence[int]) -> Said:
     return {"owners": ports.look(check, ())["owners"]}
 
 
+def limits() -> Said:
+    """The hard limit of open files, and how many processes and threads this account may have
+    besides this program and the process that answers."""
+    most = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+    free = None
+    if os.geteuid() and most != resource.RLIM_INFINITY:
+        used = 0
+        for pid in filter(str.isdecimal, os.listdir("/proc")):
+            with suppress(OSError):  # it has ended
+                if _ours(int(pid)):
+                    used += len(os.listdir(f"/proc/{pid}/task"))
+        free = max(0, most - used + 2)
+    return {"files": processes.most_descriptors(), "processes": free}
+
+
 def leftovers() -> Said:
     """Processes of ours that carry the tag of a run, while no agent of that run lives here."""
     everyone = processes.table()
@@ -429,7 +445,7 @@ ANSWERS: dict[str, Callable[[Question, Folders], Said]] = {
     "logdir": lambda asked, folders: logdir(asked),  # path, mark, keep
     "path": lambda asked, folders: {"exists": os.path.exists(_absolute(asked["path"]))},
     "directory": lambda asked, folders: _problem(directory_problem(_absolute(asked["path"]))),
-    "limits": lambda asked, folders: {"files": processes.most_descriptors()},
+    "limits": lambda asked, folders: limits(),
     "leftovers": lambda asked, folders: leftovers(),
     "ports": lambda asked, folders: _ports(asked["check"]),
     "resolve": lambda asked, folders: resolve(asked["host"], asked["seconds"]),

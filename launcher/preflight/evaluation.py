@@ -57,6 +57,8 @@ MEMORY_LOW = 512 * 1024**2
 CLOCK_OFF = 2.0
 COPY_LARGE = 1024**3
 """Bytes of a copy from which on somebody should know."""
+AGENT_PROCESSES = 6
+"""Processes and threads of a bridge, a watchdog and an agent, at least."""
 MOST_FILES = 8
 """Files that are named by commands and not copied, of one host."""
 _MOST_MODULES = 6
@@ -546,6 +548,16 @@ def ports(
         shown = ", ".join(map(str, numbers[:8])) + (", …" if len(numbers) > 8 else "")
         sentence = f"free: {shown}" if wanted else "no fixed ports"
         yield passed(Check.PORTS, host, "free" if wanted else "none", sentence)
+
+
+def processes(host: str, answer: LimitsAnswer, tasks: int) -> Iterator[Finding]:
+    """Reports an account that may not have the processes of an agent and its tasks."""
+    free, needed = answer.processes, AGENT_PROCESSES + tasks
+    if free is not None and free < needed:
+        sentence = f"this account may start {counted(free, 'process', 'processes')} more (ulimit "
+        sentence += f"-u), and tfmux with {counted(tasks, 'task')} needs at least {needed}"
+        todo = "end other programs of the account there, or raise nproc in limits.conf"
+        yield blocking(Check.AGENT, "processes-limit", host, f"{free} processes", sentence, todo)
 
 
 def descriptors(host: str, answer: LimitsAnswer, tasks: int) -> Iterator[Finding]:

@@ -145,6 +145,7 @@ class HostCheck:
             sentence = f"tfmux's program started within {took:.1f} s, and can make its folders"
             self._report(passed(Check.AGENT, self.name, f"{took:.1f} s", sentence))
             logdir = Severity.ERROR if self._uses_logdir else Severity.WARN
+            await self._asked(Check.AGENT, Severity.WARN, self._limits)  # before others are asked
             await self._asked(Check.FILES, Severity.ERROR, self._directories)
             await asyncio.gather(
                 self._asked(Check.FILES, Severity.WARN, self._shared),
@@ -160,7 +161,6 @@ class HostCheck:
                 self._asked(Check.CLOCK, Severity.WARN, self._clock),
                 self._asked(Check.LEFTOVERS, Severity.WARN, self._leftovers),
                 self._asked(Check.LOGDIR, logdir, lambda: self._logdirs(keep_mark)),
-                self._asked(Check.AGENT, Severity.WARN, self._limits),
                 self._asked(Check.FILES, Severity.WARN, self._arguments),
             )
             await listing
@@ -451,6 +451,7 @@ class HostCheck:
     async def _limits(self) -> None:
         answer = await self.session.ask(LimitsAnswer, QUICK)
         self._report_all(evaluation.descriptors(self.name, answer, len(self._tasks)))
+        self._report_all(evaluation.processes(self.name, answer, len(self._tasks)))
 
     async def _arguments(self) -> None:
         """Looks for what commands name by a whole path and this machine has."""

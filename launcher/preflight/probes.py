@@ -149,10 +149,12 @@ class LogdirAnswer(Answer):
 
 
 class LimitsAnswer(Answer):
-    """The hard limit of open files of the login."""
+    """The hard limit of open files of the login, and how many processes and threads it may still
+    have; None where nothing limits them."""
 
     WHAT = "limits"
     files: Count
+    processes: Count | None = None
 
 
 class PathAnswer(Answer):
