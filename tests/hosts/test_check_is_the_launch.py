@@ -29,7 +29,7 @@ FULL = "mount -t tmpfs -o size=64k none /tmp; dd if=/dev/zero of=/tmp/fill bs=1k
 CASES = {
     "a full /tmp": (FULL, SLEEPS, "", 3, "agent-failed"),
     "few open files": ("ulimit -n 33", SLEEPS, "", 3, "files-limit"),
-    "just enough open files": ("ulimit -n 36", SLEEPS, "", 0, ""),
+    "enough open files": ("ulimit -n 96", SLEEPS, "", 0, ""),
     "a log directory that nothing names": (":", SLEEPS, "/proc/no/logs", 0, "logdir-unwritable"),
     "a log directory that is named": (
         ":",
