@@ -23,8 +23,8 @@ from functools import partial
 from bench.hosts import TASKS, Commands, clush, cluster, ssh_hosts, without_clush
 from bench.report import Row, interleave, run
 from bench.terminal import TFMUX, Terminal, until
+from launcher.client.run_client import RunClient
 from launcher.paths import runs_home
-from launcher.session.client import RunClient
 from launcher.store.runs import RunFolder
 from tests.testbed.namespaces import Testbed
 

@@ -28,15 +28,15 @@ from bench import processor
 from bench.report import Row, interleave, own_home, run
 from bench.terminal import until
 from launcher.agent import processes
+from launcher.client.run_client import RunClient
 from launcher.cluster.read import loads
 from launcher.ids import TaskId
+from launcher.process.bulkhead import Bulkhead
+from launcher.process.gpu_watch import GpuWatch
+from launcher.process.judge import Judge
+from launcher.reading.looks import Victims
 from launcher.run import events as ev
 from launcher.run.machine import RunStateMachine
-from launcher.session.bulkhead import Bulkhead
-from launcher.session.client import RunClient
-from launcher.session.gpu_watch import GpuWatch
-from launcher.session.judge import Judge
-from launcher.session.looks import Victims
 
 PLANTS = Path(__file__).resolve().parent.parent / "tests" / "support" / "plants"
 TASKS, FAILED = 4, 256
@@ -89,7 +89,7 @@ def is_spinning(launcher: int) -> bool:
     readers = [
         one.pid
         for one in processes.table().values()
-        if one.ppid == launcher and b"launcher.session.reader" in _argv(one.pid)
+        if one.ppid == launcher and b"launcher.reading.reader" in _argv(one.pid)
     ]
     return any(processor.seconds(pid) > SPINS_FOR for pid in readers)
 

@@ -32,10 +32,10 @@ from bench import processor
 from bench.hosts import cluster, ssh_hosts
 from bench.report import Row, own_home, run
 from bench.terminal import until
+from launcher.client.launcher_process import LauncherProcess
+from launcher.client.run_client import RunClient
 from launcher.cluster.read import loads
 from launcher.run.states import HostState
-from launcher.session.client import RunClient
-from launcher.session.launcher_process import LauncherProcess
 
 TASKS_A_HOST = 4
 SIMULATED_TASKS = 8

@@ -18,7 +18,7 @@ from launcher.agent import wire
 from launcher.hosts import bootstrap
 from launcher.hosts.transport import Transport, TransportFactory
 from launcher.plan.run_plan import HostPlan
-from launcher.session import host_links, process
+from launcher.process import entry, host_links
 from tests.support.agent_frames import Body, facts, welcome
 from tests.support.short_programs import Obliging
 
@@ -139,7 +139,7 @@ def launch(path: str, words: list[str]) -> int:
         return open_transport
 
     setattr(host_links, "transport_factory", transport_factory)  # noqa: B010
-    return process.main(words)
+    return entry.main(words)
 
 
 if __name__ == "__main__":

@@ -19,11 +19,11 @@ from textual.pilot import Pilot
 from bench.report import own_home
 from docs.moving_picture import MovingPicture
 from docs.screenshots import launched, press, until
+from launcher.client.run_client import RunClient
 from launcher.cluster.read import load
 from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import RunPhase
-from launcher.session.client import RunClient
 from tests.testbed.namespaces import Testbed
 from tui.app import TfmuxApp
 from tui.run_clients import RunClients

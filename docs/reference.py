@@ -17,9 +17,9 @@ from typing import Any
 from docs import bindings, command_line, events
 from docs.markdown import table
 from launcher.cluster.reference import keys, markdown, schema_text
+from launcher.history.run_list import active_runs_schema
 from launcher.preflight import report_schema
 from launcher.run import stack_groups
-from launcher.session.run_list import active_runs_schema
 from tui.commands.plan import output_schema
 from tui.config import SETTINGS
 from tui.exits import Exit

@@ -23,11 +23,11 @@ from textual.pilot import Pilot, WaitForScreenTimeout
 from textual.widgets import DataTable, Static
 
 from bench.report import own_home
+from launcher.client.run_client import RunClient
 from launcher.cluster.file_model import ClusterModel
 from launcher.cluster.read import load
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import RunPhase
-from launcher.session.client import RunClient
 from tests.support.nvidia_smi import FakeNvidiaSmi, gpu
 from tests.support.nvidia_smi import app as gpu_process
 from tui.app import TfmuxApp

@@ -13,27 +13,27 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
+from .client.launcher_link import has_launcher
+from .client.launcher_process import LauncherProcess
+from .client.run_client import RunClient
 from .cluster.file_model import ClusterModel
 from .cluster.read import loads, read_text
 from .crossing import loop_caller
 from .errors import LauncherError, RunEndedError, TaskNotFoundError
 from .frozen import frozen
+from .history.control import STACKS_SECONDS
+from .history.following import EventFiles, RunLogs
+from .history.stored import StoredRun, stored_folder
 from .ids import TaskId
 from .printable import escaped
 from .run.snapshot import Receipt, Snapshot, TaskView
 from .run.states import RunPhase
-from .session.client import RunClient
-from .session.control import STACKS_SECONDS
-from .session.following import EventFiles, RunLogs
-from .session.launcher_link import has_launcher
-from .session.launcher_process import LauncherProcess
-from .session.stored import StoredRun, stored_folder
 from .store.stream import LogEvent, PublicEvent
 
 if TYPE_CHECKING:
+    from .history.kept_results import HostResults
     from .hosts.auth_prompt import PromptHandler
     from .run.stack_groups import Stacks
-    from .session.kept_results import HostResults
 
 _PACE = 0.05
 _Started = tuple[RunClient, EventFiles]
@@ -174,7 +174,7 @@ class Run:
         """
 
         def start(on_end: Callable[[], None]) -> _Started:
-            from .session.named_runs import active_run  # which few programs need
+            from .history.named_runs import active_run  # which few programs need
 
             if file is None:
                 folder = active_run(run_id)
@@ -441,8 +441,8 @@ async def collect(
         RunNotFoundError: no run, or several.
         TfmuxError: its files cannot be read.
     """
-    from .session.kept_results import collect_results
-    from .session.named_runs import any_run
+    from .history.kept_results import collect_results
+    from .history.named_runs import any_run
 
     run = await asyncio.to_thread(lambda: StoredRun(any_run(run_id)))
     return await collect_results(run, patterns, progress, ask)

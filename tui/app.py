@@ -52,8 +52,8 @@ from tui.widgets.controls import NoControls
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from launcher.history.control import RunControl
     from launcher.run.snapshot import Snapshot
-    from launcher.session.control import RunControl
     from tui.run_clients import PendingRun, RunClients
     from tui.screens.dialogs import LeaveAnswer, ReceiptScreen
     from tui.screens.prompt_dialogs import PromptDialogs
@@ -833,7 +833,7 @@ class TfmuxApp(App[int]):
     @work(group="edit", exclusive=True)
     async def action_edit_file(self) -> None:
         """Opens the cluster file of the ended run, where its trouble is."""
-        from launcher.session.again import editable_file
+        from launcher.history.again import editable_file
         from launcher.store.runs import RunFolder
         from tui.screens.editor.screen import edit_run
 

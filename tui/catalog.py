@@ -12,8 +12,7 @@ from launcher.cluster.file_model import ClusterModel
 from launcher.cluster.read import load
 from launcher.errors import ClusterFileError, LockError
 from launcher.frozen import frozen
-from launcher.paths import Stamp
-from launcher.session.run_list import (
+from launcher.history.run_list import (
     ActiveHost,
     ListedRun,
     RunReader,
@@ -22,6 +21,7 @@ from launcher.session.run_list import (
     unreadable_run,
     without_copies,
 )
+from launcher.paths import Stamp
 from launcher.store.runs import RunFolder
 from tui import demos
 

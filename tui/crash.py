@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from textual.worker import WorkerFailed
 
+from launcher.client.latch import Latch
 from launcher.decision import Decision
 from launcher.printable import pictured
-from launcher.session.latch import Latch
 from tui.log.guesses import MISSING, pop_faults
 from tui.streams import message, without_secrets
 

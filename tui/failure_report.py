@@ -20,13 +20,13 @@ from typing import Any
 
 from launcher.cluster.read import read_text
 from launcher.errors import TfmuxError
+from launcher.history.control import LONGEST_TEXT, MaskedText
 from launcher.ids import TaskId
 from launcher.masking import is_secret_name, mask
 from launcher.printable import printable
 from launcher.quantities import clock, counted
 from launcher.run.snapshot import Snapshot
 from launcher.secret_values import MASK, SecretValues
-from launcher.session.control import LONGEST_TEXT, MaskedText
 from launcher.store.logs import LogStore, log_tail
 from launcher.store.runs import RunFolder
 from tui.outcome import TERMINAL, cause_text, outcome_text, receipt_text, up_to_evidence

@@ -20,15 +20,15 @@ from types import FrameType
 from typing import TextIO
 
 from launcher.api import Run
+from launcher.client.run_client import RunClient
 from launcher.decision import Decision
 from launcher.errors import LauncherError
+from launcher.history.following import RunLogs, line_text
 from launcher.ids import TaskId
 from launcher.printable import pictured, without_escapes
 from launcher.quantities import size
 from launcher.run.snapshot import AllocationView
 from launcher.run.states import RunPhase, TaskState
-from launcher.session.client import RunClient
-from launcher.session.following import RunLogs, line_text
 from launcher.store.stream import PublicEvent
 from tui.exits import Exit, exit_code
 from tui.job_signals import pass_on_signals

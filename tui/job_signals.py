@@ -10,7 +10,7 @@ import subprocess
 import threading
 from collections.abc import Callable
 
-from launcher.session.client import RunClient
+from launcher.client.run_client import RunClient
 
 _NUMBERS = (signal.SIGUSR1, signal.SIGUSR2)
 _SECONDS = 60.0

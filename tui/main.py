@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from launcher.session.launcher_process import LauncherProcess
+    from launcher.client.launcher_process import LauncherProcess
 
 EPILOG = """\
 `tfmux` alone opens the home screen; `tfmux FILE` opens that cluster, ready to launch.
@@ -594,7 +594,7 @@ def _start_launcher(command: str, arguments: argparse.Namespace) -> LauncherProc
         return None
     elif command == "run":
         ssh = any((arguments.hosts, arguments.hostfile, arguments.ps, arguments.workers))
-    from launcher.session.launcher_process import LauncherProcess
+    from launcher.client.launcher_process import LauncherProcess
 
     return LauncherProcess(ssh=ssh)
 

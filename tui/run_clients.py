@@ -8,19 +8,19 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from launcher.client.launcher_link import has_launcher
+from launcher.client.run_client import RunClient
+from launcher.client.standby import Standby
 from launcher.cluster.file_model import ClusterModel
 from launcher.frozen import frozen
+from launcher.history.control import RunControl
+from launcher.history.stored import FinishedRun, StoredRun
 from launcher.hosts.auth_prompt import PromptHandler
 from launcher.run.snapshot import Snapshot
-from launcher.session.client import RunClient
-from launcher.session.control import RunControl
-from launcher.session.launcher_link import has_launcher
-from launcher.session.standby import Standby
-from launcher.session.stored import FinishedRun, StoredRun
 from launcher.store.runs import RunFolder, beside_notes
 
 if TYPE_CHECKING:
-    from launcher.session.again import EarlierRun
+    from launcher.history.again import EarlierRun
 
 _KILLS_AT_ONCE = 32
 """Runs to which one screen attaches at a time in order to kill them."""
@@ -85,7 +85,7 @@ class RunClients:
             TfmuxError: the run is not known, its cluster file cannot be launched any more, or as
                 for `launch`.
         """
-        from launcher.session.again import EarlierRun  # not before a screen opens
+        from launcher.history.again import EarlierRun  # not before a screen opens
 
         earlier = EarlierRun.read(RunFolder.find(run_id))
         run = self.launch(earlier.cluster, earlier.text, ask, earlier.resumed)

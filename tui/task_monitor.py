@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from launcher.history.control import RunControl
 from launcher.ids import TaskId
 from launcher.lines import screen
 from launcher.run.snapshot import Snapshot, TaskView
-from launcher.session.control import RunControl
 from tui.curves import sparkline
 from tui.gpu_load import GpuWarning, LoadHistory, alert, task_warnings
 from tui.log.hints import Hint, TaskContexts, hint_for, known_cause

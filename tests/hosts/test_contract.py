@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 
+from launcher.client.run_client import RunClient
 from launcher.ids import TaskId
-from launcher.session.client import RunClient
 from launcher.store.runs import RunFolder
 from tests.support import command
 from tests.support.bed import Bed

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from launcher.client.run_client import RunClient
 from launcher.cluster.read import load
 from launcher.hosts.auth_prompt import AuthPrompt, PromptKind
+from launcher.process import hang
 from launcher.run.cause import Kind
 from launcher.run.states import Hang, HostState, RunPhase
-from launcher.session import hang
-from launcher.session.client import RunClient
 from launcher.store.runs import RunFolder
 from tests.support import command
 from tests.support.budgets import soak, variants

@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
+from launcher.client.run_client import RunClient
 from launcher.cluster.read import load
 from launcher.paths import runs_home
 from launcher.run.leaving import waits
 from launcher.run.snapshot import HostView
 from launcher.run.states import TaskState
-from launcher.session.client import RunClient
 from launcher.store.runs import RunFolder
 from tests.support import command
 from tests.support.command import Up
@@ -227,7 +227,7 @@ DETACHING = """
 import sys, time
 from pathlib import Path
 from launcher.cluster.read import load
-from launcher.session.client import RunClient
+from launcher.client.run_client import RunClient
 from launcher.run.states import RunPhase
 
 file = Path(sys.argv[1])

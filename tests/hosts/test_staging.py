@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from launcher.client.run_client import RunClient
 from launcher.ids import TaskId
-from launcher.session.client import RunClient
 from launcher.store.runs import RunFolder
 from tests.support.budgets import variants
 from tests.support.cluster_texts import cluster_text

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from launcher.session import bulkhead
-from launcher.session.looks import Look
+from launcher.process import bulkhead
+from launcher.reading.looks import Look
 from launcher.store.runs import RunFolder
 from tests.support import command
 from tests.support.budgets import SOAK
@@ -133,8 +133,8 @@ def test_no_look_changes_a_run(tmp_path: Path, plant: None) -> None:
 
 ASKS = """
 import asyncio, os, signal, socket, sys
-from launcher.session.bulkhead import Bulkhead
-from launcher.session.looks import Victims
+from launcher.process.bulkhead import Bulkhead
+from launcher.reading.looks import Victims
 
 async def main():
     own = socket.socketpair()
@@ -174,8 +174,8 @@ def test_a_reader_ends_with_its_launcher_and_has_nothing_of_it(
 
 TROUBLED = """
 import asyncio, os, resource, signal, subprocess, sys
-from launcher.session import bulkhead
-from launcher.session.looks import Victims
+from launcher.process import bulkhead
+from launcher.reading.looks import Victims
 
 WORDS = (("ConnectionResetError: [Errno 104] Connection reset by peer",),)
 real = subprocess.Popen
@@ -232,11 +232,11 @@ def test_a_reader_that_cannot_be_started_or_is_ended_costs_no_later_look() -> No
 def test_the_launcher_process_imports_nothing_that_reads_text() -> None:
     """What it has not imported, its loop cannot call."""
     reading = "run.verdict run.last_words store.figures store.metric_lines"
-    reading += " session.waiting session.evidence session.line_reading"
+    reading += " reading.waiting reading.evidence reading.line_reading"
     names = [f"launcher.{name}" for name in reading.split()]
     script = f"""
-import sys, launcher.session.process
-from launcher.session import run_shell, slurm_allocation, hooks
+import sys, launcher.process.entry
+from launcher.process import run_shell, slurm_allocation, hooks
 print([name for name in {names} if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True)

@@ -21,11 +21,11 @@ import pytest
 
 from docs import events
 from launcher.errors import TfmuxError
+from launcher.history.run_list import ActiveHost, ListedRun, active_runs_json, active_runs_schema
 from launcher.ids import TaskId
 from launcher.paths import config_home, tilde
 from launcher.run.snapshot import AllocationView
 from launcher.run.states import RunPhase
-from launcher.session.run_list import ActiveHost, ListedRun, active_runs_json, active_runs_schema
 from launcher.store.runs import RunFolder
 from launcher.store.stream import Summary
 from tests.support import command

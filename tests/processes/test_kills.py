@@ -23,10 +23,10 @@ from typing import Any
 import pytest
 
 from launcher.agent import wire
+from launcher.client.run_client import RunClient
 from launcher.cluster.read import load
 from launcher.hosts.auth_prompt import AuthPrompt
 from launcher.run.states import Outcome, RunPhase
-from launcher.session.client import RunClient
 from launcher.store.runs import RunFolder, socket_path
 from tests.support import command
 from tests.support.agent_client import Client, unattended_run, watchdog_and_agent
@@ -509,7 +509,7 @@ def test_a_signal_costs_no_part_of_a_line() -> None:
 
 INTERRUPTED = """
 import os, signal, sys
-from launcher.session.client import RunClient
+from launcher.client.run_client import RunClient
 signal.signal(signal.SIGINT, signal.default_int_handler)
 launch = RunClient.launch
 def interrupted(*args, **options):

@@ -19,7 +19,7 @@ import pytest
 from launcher.cluster.draft import parse
 from launcher.cluster.problems import NO_LOCAL_TASKS
 from launcher.errors import TfmuxError
-from launcher.session import control_socket
+from launcher.process import control_socket
 from tests.support.command import Up, run, write
 from tests.support.paths import REPOSITORY
 from tests.support.patience import PATIENCE
@@ -80,7 +80,7 @@ def test_every_module_can_be_imported(macos: None) -> None:
     done = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     names = done.stdout.split()
-    assert {"launcher.session.process", "tui.app", "tui.web.page_server"} <= set(names)
+    assert {"launcher.process.entry", "tui.app", "tui.web.page_server"} <= set(names)
 
 
 def test_the_stand_in_has_no_proc(macos: None) -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from launcher.client.run_client import RunClient
 from launcher.errors import TfmuxError
+from launcher.history.control import LONGEST_TEXT
 from launcher.paths import runs_home
 from launcher.secret_values import MASK
-from launcher.session.client import RunClient
-from launcher.session.control import LONGEST_TEXT
 from launcher.store.runs import RunFolder
 from tests.support.command import Up, run, write
 from tests.support.patience import PATIENCE, wait_until

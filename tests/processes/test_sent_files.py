@@ -14,7 +14,7 @@ import pytest
 from pydantic_core import from_json
 
 from launcher.cluster.read import load
-from launcher.session.stored import StoredRun
+from launcher.history.stored import StoredRun
 from launcher.store.runs import RunFolder
 from tests.support.budgets import variants
 from tests.support.command import Up, python_task, write

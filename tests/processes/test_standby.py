@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from launcher.client import standby
+from launcher.client.launcher_process import LauncherProcess
+from launcher.client.run_client import RunClient
+from launcher.client.standby import Standby
 from launcher.cluster.read import load
 from launcher.ids import new_run_id
 from launcher.paths import runs_home
-from launcher.session import standby
-from launcher.session.client import RunClient
-from launcher.session.launcher_process import LauncherProcess
-from launcher.session.standby import Standby
 from launcher.store.runs import RunFolder
 from tests.support import command
 from tests.support.budgets import variants
@@ -57,7 +57,7 @@ def ready() -> Iterator[Standby]:
 
 def launchers() -> list[Process]:
     """The launcher processes of this session."""
-    return [each for each in guard.programs_here() if "launcher.session.process" in each.argv]
+    return [each for each in guard.programs_here() if "launcher.process.entry" in each.argv]
 
 
 def waiting() -> Process:

@@ -337,7 +337,7 @@ def test_processes_go_with_the_run(
     """Given a test in the middle of a run whose task is deaf to TERM, and that has a daemon, when
     pytest is interrupted, then all processes end."""
     with suite(tmp_path, _RUNS, *options) as (process, mark, _):
-        assert any("launcher.session.process" in each for each in marked(mark))
+        assert any("launcher.process.entry" in each for each in marked(mark))
         assert any("sleep" in each for each in marked(mark))
         interrupt(process, number)
         wait_until(lambda: not marked(mark), "nothing of the run is left")

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from launcher.client.run_client import RunClient
 from launcher.paths import runs_home
 from launcher.run.states import RunPhase, TaskState
-from launcher.session.client import RunClient
 from launcher.store.launcher_socket import connect
 from launcher.store.runs import RunFolder
 from tests.support import command
@@ -171,7 +171,7 @@ def test_the_launcher_dies_and_the_clock_jumps(
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() + jump)
     (run,) = RunFolder.all()
-    monkeypatch.setattr("launcher.session.client.LauncherProcess", LauncherThread)
+    monkeypatch.setattr("launcher.client.run_client.LauncherProcess", LauncherThread)
     client = RunClient.attach(run)
     try:
         wait_until(lambda: client.snapshot().state is RunPhase.RUNNING, "running", PATIENCE)

@@ -14,11 +14,11 @@ from textual.widgets import Static
 
 from launcher.cluster.read import loads
 from launcher.errors import TfmuxError
+from launcher.history.control import RunControl
 from launcher.ids import TaskId
 from launcher.run.cause import Evidence, Kind, Verdict
 from launcher.run.snapshot import Failure, HostReceipt, KeptResults, Receipt, Survivor
 from launcher.run.states import HostState, Outcome, RunPhase, TaskState
-from launcher.session.control import RunControl
 from launcher.store.runs import RunFolder
 from tests.support.cluster_texts import cluster_text
 from tests.support.fakes import ScriptedRun

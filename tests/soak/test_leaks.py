@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from launcher.client.run_client import RunClient
 from launcher.cluster.read import loads
+from launcher.history.run_list import read_run
+from launcher.history.stored import FinishedRun, StoredRun
 from launcher.paths import runs_home
-from launcher.session.client import RunClient
-from launcher.session.run_list import read_run
-from launcher.session.stored import FinishedRun, StoredRun
 from launcher.store.runs import RunFolder
 from tests.support.cluster_texts import cluster_text
 from tests.support.fakes import write_end

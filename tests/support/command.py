@@ -20,8 +20,8 @@ from typing import IO, Any, Self
 
 from launcher import decision
 from launcher.agent.folders import local_folder
+from launcher.client import launcher_process
 from launcher.paths import runs_home
-from launcher.session import launcher_process
 from launcher.store.runs import RunFolder
 from tests.support import launches
 from tests.support.forked import ForkServer, Process, replace_popen
@@ -32,9 +32,9 @@ MODULES = (
     "argparse",
     "launcher.hosts.ssh",
     "launcher.preflight.preflight",
-    "launcher.session.evidence",
-    "launcher.session.line_reading",
-    "launcher.session.run_shell",
+    "launcher.reading.evidence",
+    "launcher.reading.line_reading",
+    "launcher.process.run_shell",
     "tui.commands.check",
     "tui.commands.kill",
     "tui.commands.launch",

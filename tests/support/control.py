@@ -11,11 +11,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from launcher.ids import new_run_id
+from launcher.process.control_socket import ControlSocket
+from launcher.process.prompt_queue import PromptQueue
 from launcher.run.snapshot import RunView
 from launcher.run.states import RunPhase
 from launcher.run.views import Views
-from launcher.session.control_socket import ControlSocket
-from launcher.session.prompt_queue import PromptQueue
 from launcher.store.runs import socket_path
 from tests.support.crash import failed
 from tests.support.patience import PATIENCE

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from launcher.cluster.read import loads
+from launcher.process.bulkhead import Bulkhead
 from launcher.run import events as ev
 from launcher.run.machine import RunStateMachine
-from launcher.session.bulkhead import Bulkhead
 
 
 class FakeCore:

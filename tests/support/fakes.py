@@ -12,6 +12,7 @@ from typing import Any
 
 from launcher.cluster.read import load
 from launcher.errors import LauncherError
+from launcher.history.control import MaskedText
 from launcher.ids import TaskId
 from launcher.run.gpus import GpuSample
 from launcher.run.machine import RunStateMachine
@@ -19,7 +20,6 @@ from launcher.run.snapshot import Failure, HostReceipt, HostView, Receipt, Snaps
 from launcher.run.stack_groups import Stacks
 from launcher.run.states import HostState, Outcome, RunPhase, TaskState
 from launcher.secret_values import SecretValues
-from launcher.session.control import MaskedText
 from launcher.store.logs import LogFile, LogStore
 from launcher.store.metric_lines import Extractor
 from launcher.store.metrics import Series

@@ -1,7 +1,7 @@
 """Processes forked from a server that has imported what they need, which takes most of the time of
 a short command.
 
-    server = ForkServer("launcher.session.client", …)
+    server = ForkServer("launcher.client.run_client", …)
     process = server.start("tui.main", "ps", env=os.environ, cwd=folder, stdout=file.fileno())
 
 To everybody else a process is `python -m MODULE WORDS`, also in /proc: it has those arguments, that
@@ -363,7 +363,7 @@ def _become(request: _Request, forks: Forks) -> None:
         os.dup2(descriptor, number)
         os.close(descriptor)
     _rename(argv, env)
-    for name in ("launcher.session.launcher_process", "launcher.session.bulkhead"):
+    for name in ("launcher.client.launcher_process", "launcher.process.bulkhead"):
         starter = sys.modules.get(name)
         if starter is not None:
             replace_popen(starter, forks.popen)

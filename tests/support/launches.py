@@ -14,8 +14,8 @@ from tests.support import forked
 
 KINDS = {
     "tui.main": "commands",
-    "launcher.session.process": "launcher processes",
-    "launcher.session.reader": "readers",
+    "launcher.process.entry": "launcher processes",
+    "launcher.reading.reader": "readers",
     "launcher.agent": "agents",
     "trainer": "programs of the trainer",
 }

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from textual.app import App
 
-from launcher.session.latch import Latch
+from launcher.client.latch import Latch
 from tests.support.paths import REPOSITORY
 
 _READS = frozenset(("open", "os.listdir", "os.scandir"))

@@ -21,13 +21,13 @@ from launcher.hosts import bootstrap
 from launcher.hosts.transport import Transport, TransportFactory
 from launcher.ids import TaskId
 from launcher.plan.run_plan import HostPlan
+from launcher.process import host_links
+from launcher.process.run_shell import Beginning, RunShell
 from launcher.run import events as ev
 from launcher.run import shutdown
 from launcher.run.machine import RunStateMachine
 from launcher.run.snapshot import Snapshot, TaskView
 from launcher.run.states import HostState, TaskState
-from launcher.session import host_links
-from launcher.session.run_shell import Beginning, RunShell
 from launcher.store.run_writer import RunWriter
 from launcher.store.runs import RunFolder
 from launcher.store.stream import Line

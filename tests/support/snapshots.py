@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from launcher.history.control import RunControl
 from launcher.run.snapshot import Snapshot
-from launcher.session.control import RunControl
 from tests.support.patience import PATIENCE
 
 

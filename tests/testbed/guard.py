@@ -21,7 +21,7 @@ MARK = "TFMUX_TEST_SESSION"
 SETTLE = PATIENCE
 """Seconds until a process counts as left behind: an agent that has confirmed its kill, or a
 screen whose terminal was closed, still has to end itself."""
-PROGRAMS = {"tui.main", "launcher.session.process"}
+PROGRAMS = {"tui.main", "launcher.process.entry"}
 
 
 def mark_session() -> None:

@@ -11,12 +11,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+from launcher.client.launcher_process import LauncherProcess
+from launcher.client.run_client import RunClient
 from launcher.cluster.file_model import ClusterModel
 from launcher.errors import LauncherError
-from launcher.session.client import RunClient
-from launcher.session.launcher_process import LauncherProcess
-from launcher.session.process import shell_for
-from launcher.session.run_shell import RunShell
+from launcher.process.entry import shell_for
+from launcher.process.run_shell import RunShell
 from tests.support.patience import PATIENCE
 
 

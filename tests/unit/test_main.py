@@ -40,7 +40,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Started]]:
     def import_module(name: str) -> SimpleNamespace:
         return SimpleNamespace(up=stub, run=stub, demo=stub, plan=stub, kill=stub)
 
-    monkeypatch.setattr("launcher.session.launcher_process.LauncherProcess", Started)
+    monkeypatch.setattr("launcher.client.launcher_process.LauncherProcess", Started)
     monkeypatch.setattr(main, "import_module", import_module)
     monkeypatch.setattr(Started, "all", [], raising=False)
     yield Started.all

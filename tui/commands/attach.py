@@ -7,10 +7,10 @@ import sys
 import time
 from contextlib import suppress
 
+from launcher.client.launcher_link import has_launcher
 from launcher.errors import TaskNotFoundError, TfmuxError
-from launcher.session.following import LogLines, RunLogs
-from launcher.session.launcher_link import has_launcher
-from launcher.session.stored import StoredRun
+from launcher.history.following import LogLines, RunLogs
+from launcher.history.stored import StoredRun
 from launcher.store.runs import removed_text
 from launcher.store.stream import read_end
 from tui.commands import launch

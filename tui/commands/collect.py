@@ -7,10 +7,10 @@ import asyncio
 import sys
 import time
 
+from launcher.history.kept_results import HostResults, collect_results, hosts_with_results
+from launcher.history.stored import StoredRun
 from launcher.printable import printable
 from launcher.quantities import counted, size
-from launcher.session.kept_results import HostResults, collect_results, hosts_with_results
-from launcher.session.stored import StoredRun
 from tui.commands.asking import terminal_asker
 from tui.commands.which_run import run_and_patterns
 from tui.exits import Exit

@@ -33,7 +33,7 @@ _LONGEST = 120
 _MOST_RUNS = 200
 _MOST_LOG = 1 << 20
 _FAULT = re.compile(rb"^fault in a look \((\w{1,20})\): ", re.MULTILINE)
-"""A line of `launcher.log` (`launcher.session.bulkhead.FAULT`)."""
+"""A line of `launcher.log` (`launcher.process.bulkhead.FAULT`)."""
 
 Table = Mapping[str, str]
 
@@ -113,7 +113,7 @@ def _program(argv: list[str]) -> str:
 
 
 def _faults() -> dict[str, str]:
-    """Faults in looks at runs (`launcher.session.bulkhead`), by the kind of the look: how many the
+    """Faults in looks at runs (`launcher.process.bulkhead`), by the kind of the look: how many the
     last runs have had."""
     found: Counter[str] = Counter()
     runs: Counter[str] = Counter()

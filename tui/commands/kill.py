@@ -6,15 +6,15 @@ import argparse
 import time
 from collections.abc import Iterable
 
+from launcher.client.launcher_link import has_launcher
+from launcher.client.launcher_process import LauncherProcess
+from launcher.client.run_client import RunClient
 from launcher.errors import ClusterFileError, TfmuxError
+from launcher.history.run_list import active_runs
+from launcher.history.stored import StoredRun
 from launcher.printable import printable
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import Outcome, RunPhase
-from launcher.session.client import RunClient
-from launcher.session.launcher_link import has_launcher
-from launcher.session.launcher_process import LauncherProcess
-from launcher.session.run_list import active_runs
-from launcher.session.stored import StoredRun
 from launcher.store.runs import RunFolder
 from launcher.store.stream import read_stream
 from tui.commands.ps import print_unreadable

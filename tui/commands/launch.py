@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from launcher import api
+from launcher.client.run_client import RunClient
 from launcher.cluster.file_model import ClusterModel
 from launcher.errors import TfmuxError
-from launcher.session.client import RunClient
 from launcher.store.runs import RunFolder, beside_notes
 from tui import demos
 from tui.commands.hosts_from import read_cluster
@@ -20,8 +20,8 @@ from tui.log.guesses import say_faults
 from tui.streams import message, missing_terminal, write_line
 
 if TYPE_CHECKING:
-    from launcher.session.again import EarlierRun
-    from launcher.session.launcher_process import LauncherProcess
+    from launcher.client.launcher_process import LauncherProcess
+    from launcher.history.again import EarlierRun
     from tui.run_clients import EndedRun
     from tui.screens.prompt_dialogs import PromptDialogs
 
@@ -39,8 +39,8 @@ def up(arguments: argparse.Namespace) -> int:
         return launch(lambda: read_cluster(arguments, for_launch=True), arguments)
     if arguments.file or arguments.hosts_from or arguments.hostfile:
         raise TfmuxError("--again launches what was launched: leave out FILE and the hosts")
-    from launcher.session.again import EarlierRun  # few need these
-    from launcher.session.named_runs import any_run
+    from launcher.history.again import EarlierRun  # few need these
+    from launcher.history.named_runs import any_run
     from tui.commands.which_run import last_run
 
     folder = any_run(arguments.again) if arguments.again else last_run()

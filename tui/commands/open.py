@@ -102,7 +102,7 @@ def _app(files: Sequence[Path], opened: list[RunClients], before: TfmuxApp | Non
 
     def load() -> Imported:
         """The launcher and the editor, which nothing before the first frame needs."""
-        from launcher.session.standby import Standby
+        from launcher.client.standby import Standby
         from tui.run_clients import RunClients
         from tui.screens.home import HomeScreen
 

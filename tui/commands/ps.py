@@ -8,16 +8,16 @@ import sys
 import time
 from collections.abc import Iterator
 
-from launcher.paths import tilde
-from launcher.printable import printable
-from launcher.quantities import clock, counted, size
-from launcher.session.run_list import (
+from launcher.history.run_list import (
     ActiveRuns,
     ListedRun,
     active_runs,
     active_runs_json,
     held_on_hosts,
 )
+from launcher.paths import tilde
+from launcher.printable import printable
+from launcher.quantities import clock, counted, size
 from launcher.store.runs import RunFolder
 from tui.exits import Exit
 from tui.streams import message, write_json

@@ -6,11 +6,11 @@ import argparse
 import sys
 
 from launcher.errors import RunNotFoundError
+from launcher.history.deletion import HeldRun, ResultsLeftError, delete_runs, held_runs
+from launcher.history.kept_results import free_hosts
+from launcher.history.named_runs import any_run
 from launcher.hosts.auth_prompt import PromptHandler
 from launcher.printable import printable
-from launcher.session.deletion import HeldRun, ResultsLeftError, delete_runs, held_runs
-from launcher.session.kept_results import free_hosts
-from launcher.session.named_runs import any_run
 from launcher.store.runs import RunFolder
 from tui.commands.asking import terminal_asker
 from tui.exits import Exit

@@ -6,12 +6,12 @@ import argparse
 import concurrent.futures
 from collections.abc import Iterator, Sequence
 
+from launcher.client.launcher_link import has_launcher
+from launcher.client.run_client import RunClient
 from launcher.errors import LauncherError, TaskNotFoundError
+from launcher.history.control import STACKS_SECONDS
 from launcher.ids import TaskId
 from launcher.run.stack_groups import Stacks, record
-from launcher.session.client import RunClient
-from launcher.session.control import STACKS_SECONDS
-from launcher.session.launcher_link import has_launcher
 from launcher.store.stream import read_end
 from tui.commands.which_run import named_active_run, run_and_tasks
 from tui.exits import Exit

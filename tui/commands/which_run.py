@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from launcher.errors import RunNotFoundError, TfmuxError
+from launcher.history.named_runs import SeveralRunsError, active_run, latest_run
+from launcher.history.run_list import ListedRun, active_runs
+from launcher.history.stored import stored_folder
 from launcher.printable import printable
-from launcher.session.named_runs import SeveralRunsError, active_run, latest_run
-from launcher.session.run_list import ListedRun, active_runs
-from launcher.session.stored import stored_folder
 from launcher.store.runs import RunFolder
 from tui.commands.ps import print_unreadable, table
 from tui.streams import message, write_line

@@ -18,13 +18,13 @@ from textual.content import Content
 from textual.widgets import DataTable, Static
 
 from launcher.frozen import frozen
+from launcher.history.control import RunControl
 from launcher.ids import TaskId, named_ranks
 from launcher.printable import printable
 from launcher.quantities import clock, counted
 from launcher.run.cause import grouped
 from launcher.run.snapshot import HostView, Snapshot, TaskView
 from launcher.run.states import HostState, RunPhase, TaskState
-from launcher.session.control import RunControl
 from tui.format import StatusColor, time_of_day
 from tui.log.document import Document
 from tui.log.rows import without_prefix

@@ -7,8 +7,8 @@ from typing import Any
 
 from textual.app import App
 
+from launcher.history.control import RunControl
 from launcher.quantities import counted
-from launcher.session.control import RunControl
 from tui.clipboard import copy
 
 TALL = 36

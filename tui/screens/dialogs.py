@@ -22,9 +22,9 @@ from textual.suggester import Suggester
 from textual.widgets import Input, Label, OptionList, Static
 from textual.widgets.option_list import Option
 
+from launcher.history.control import RunControl
 from launcher.quantities import counted
 from launcher.run.snapshot import Snapshot
-from launcher.session.control import RunControl
 from tui.failure_report import guilty_lines
 from tui.keys import key_of
 from tui.outcome import failure_text, headline, paragraphs, receipt_text, results_text

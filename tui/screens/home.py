@@ -26,13 +26,13 @@ from launcher.cluster.read import load
 from launcher.cluster.saved_file import SaveError
 from launcher.cluster.values import name_problem
 from launcher.errors import TfmuxError
+from launcher.history.again import EditableFile, editable_file
+from launcher.history.control import RunControl
+from launcher.history.deletion import delete_runs, results_of
+from launcher.history.run_list import ListedRun
+from launcher.history.stored import FinishedRun, StoredRun
 from launcher.quantities import counted
 from launcher.run.snapshot import Snapshot
-from launcher.session.again import EditableFile, editable_file
-from launcher.session.control import RunControl
-from launcher.session.deletion import delete_runs, results_of
-from launcher.session.run_list import ListedRun
-from launcher.session.stored import FinishedRun, StoredRun
 from launcher.store.runs import RunFolder
 from tui import demos
 from tui.catalog import Catalog, ClusterEntry, DemoEntry, Entries, Entry

@@ -11,13 +11,13 @@ from rich.text import Text
 
 from launcher.cluster.file_model import ClusterModel
 from launcher.errors import TfmuxError
+from launcher.history.again import editable_file
+from launcher.history.run_list import ListedRun
+from launcher.history.stored import StoredRun
 from launcher.ids import TaskId, named_tasks
 from launcher.paths import tilde
 from launcher.plan.planner import make_plan
 from launcher.plan.run_plan import Plan
-from launcher.session.again import editable_file
-from launcher.session.run_list import ListedRun
-from launcher.session.stored import StoredRun
 from launcher.store.logs import LogStore
 from tui.catalog import ClusterEntry, Entry
 from tui.failure_report import guilty_lines

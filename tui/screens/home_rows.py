@@ -10,10 +10,10 @@ from rich.text import Text
 
 from launcher.cluster.file_model import ClusterModel
 from launcher.cluster.roles import plural
+from launcher.history.run_list import ListedRun
 from launcher.paths import tilde
 from launcher.quantities import age, clock, counted, thousands
 from launcher.run.states import RunPhase
-from launcher.session.run_list import ListedRun
 from tui.catalog import ClusterEntry, DemoEntry, Entry
 from tui.format import UNCONFIRMED, StatusColor, figure, outcome_mark
 from tui.tables import TableRow, right

@@ -17,12 +17,12 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
 from textual.widgets import DataTable, Static
 
+from launcher.history.control import RunControl
 from launcher.printable import printable
 from launcher.quantities import age, counted, size
 from launcher.run.gpus import GpuView, gpu_memory
 from launcher.run.snapshot import HostReceipt, HostView, Snapshot, TaskView
 from launcher.run.states import HostState, RunPhase
-from launcher.session.control import RunControl
 from tui.format import STATE_MARKS, StatusColor, bar, state_mark, status_color
 from tui.gpu_load import GpuHistory, Ill, LoadHistory, ills, is_bad, mean, memory_share, users
 from tui.outcome import host_verdict, queue_status

@@ -12,10 +12,10 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.widgets import Label, Static
 
+from launcher.history.control import RunControl
+from launcher.history.run_list import ListedRun
 from launcher.quantities import counted
 from launcher.run.states import RunPhase
-from launcher.session.control import RunControl
-from launcher.session.run_list import ListedRun
 from tui.format import StatusColor
 from tui.keys import key_of
 from tui.outcome import receipt_text

@@ -15,10 +15,10 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import DataTable
 
+from launcher.history.control import RunControl
 from launcher.ids import TaskId
 from launcher.quantities import clock, counted, thousands
 from launcher.run.snapshot import Snapshot, TaskView
-from launcher.session.control import RunControl
 from launcher.store.metrics import PointColumns
 from tui.curves import Band, Curve, band, by_step, curve, rates, smoothed, value_at
 from tui.format import figure

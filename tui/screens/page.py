@@ -15,9 +15,9 @@ from textual.widget import Widget
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from launcher.history.again import EditableFile
+    from launcher.history.control import RunControl
     from launcher.run.snapshot import Snapshot
-    from launcher.session.again import EditableFile
-    from launcher.session.control import RunControl
 
 
 Answer = TypeVar("Answer")

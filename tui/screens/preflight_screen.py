@@ -23,6 +23,8 @@ from launcher.cluster.key_lines import KeyPath
 from launcher.cluster.shorthand.understood import shown_names
 from launcher.errors import TfmuxError
 from launcher.frozen import frozen
+from launcher.history.run_list import read_run
+from launcher.history.stored import stored_folder
 from launcher.preflight import (
     CHECKS,
     ENGINE_CHECKS,
@@ -37,8 +39,6 @@ from launcher.preflight import (
 from launcher.preflight.preflight import preflight
 from launcher.preflight.repairs import FindingGroup, grouped
 from launcher.quantities import counted
-from launcher.session.run_list import read_run
-from launcher.session.stored import stored_folder
 from tui.format import StatusColor, request_text
 from tui.keys import key_of
 from tui.preflight_view import (

@@ -8,10 +8,10 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from launcher.history.control import RunControl
 from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import RunPhase
-from launcher.session.control import RunControl
 from tui.screens.run_screen import RunScreen
 from tui.widgets.footer import KeyFooter, kill_hint
 from tui.widgets.header import RunHeader

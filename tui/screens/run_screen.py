@@ -23,11 +23,11 @@ from textual.widgets import Static
 
 from launcher.cluster.roles import ROLES, Role
 from launcher.crossing import loop_caller
+from launcher.history.control import RunControl
 from launcher.ids import TaskId
 from launcher.quantities import counted
 from launcher.run.snapshot import Snapshot, TaskView, new_notes
 from launcher.run.states import Outcome, RunPhase
-from launcher.session.control import RunControl
 from launcher.store.logs import LogStore
 from tui.clipboard import copy
 from tui.failure_report import guilty_lines

@@ -18,11 +18,11 @@ from textual.content import Content
 from textual.widgets import DataTable, Static
 
 from launcher.errors import TfmuxError
+from launcher.history.control import STACKS_SECONDS, RunControl
 from launcher.ids import TaskId, TaskRank, named_ranks
 from launcher.quantities import counted
 from launcher.run.stack_groups import ProcessStack, StackFrame, StackGroup, Stacks, ThreadStack
 from launcher.run.states import RunPhase
-from launcher.session.control import STACKS_SECONDS, RunControl
 from tui.format import time_of_day
 from tui.screens.page import fit
 from tui.screens.run_page import RunPage

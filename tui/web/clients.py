@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from launcher.client.launcher_link import has_launcher
+from launcher.client.run_client import RunClient
 from launcher.cluster.file_model import ClusterModel
 from launcher.errors import LockError
+from launcher.history.control import RunControl
+from launcher.history.run_list import read_run
 from launcher.hosts.auth_prompt import PromptHandler
 from launcher.paths import runs_home
-from launcher.session.client import RunClient
-from launcher.session.control import RunControl
-from launcher.session.launcher_link import has_launcher
-from launcher.session.run_list import read_run
 from launcher.store.runs import RunFolder
 from tui.run_clients import RunClients
 

@@ -14,9 +14,9 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.widgets import Input
 
+from launcher.history.control import RunControl
 from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot
-from launcher.session.control import RunControl
 from tui.log.document import Document
 from tui.log.finder import Finder
 from tui.log.log_views import LogView, LogViews

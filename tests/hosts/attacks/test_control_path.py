@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 
 from launcher.agent import folders, wire
+from launcher.client.run_client import RunClient
 from launcher.cluster.read import loads
 from launcher.run.states import HostState, RunPhase
-from launcher.session.client import RunClient
 from launcher.store.runs import RunFolder, socket_path
 from tests.support import agent_client, command
 from tests.support.agent_client import Client, state_folder

@@ -18,10 +18,10 @@ import pytest
 
 from launcher.agent import processes, wire
 from launcher.agent.processes import environ_of, table
+from launcher.client.run_client import RunClient
 from launcher.cluster.read import load
 from launcher.paths import runs_home
 from launcher.run.states import RunPhase
-from launcher.session.client import RunClient
 from tests.support.agent_client import Client, family, watchdog_and_agent
 from tests.support.budgets import budget, soak, soon
 from tests.support.command import Up, python_task, write

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from launcher.history.run_list import read_run
+from launcher.history.stored import FinishedRun, StoredRun
 from launcher.paths import runs_home
 from launcher.run import events as ev
 from launcher.run.instructions import KillHost
-from launcher.session.run_list import read_run
-from launcher.session.stored import FinishedRun, StoredRun
 from launcher.store.runs import RunFolder
 from tests.support.budgets import examples
 from tui.outcome import report

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from launcher.hosts.auth_prompt import AuthPrompt, PromptKind
+from launcher.process import control_socket
 from launcher.run.states import RunPhase
-from launcher.session import control_socket
 from launcher.store.launcher_socket import connect
 from launcher.store.runs import socket_path
 from tests.support.control import Launcher, serving

@@ -20,6 +20,8 @@ from jsonschema import Draft202012Validator
 
 from launcher.hosts.frames import TaskFacts
 from launcher.ids import TaskId
+from launcher.process.output import Outputs
+from launcher.process.stack_collector import bounded
 from launcher.run import events as ev
 from launcher.run.machine import RunStateMachine
 from launcher.run.stack_groups import (
@@ -32,8 +34,6 @@ from launcher.run.stack_groups import (
     schema,
     stacks_type,
 )
-from launcher.session.output import Outputs
-from launcher.session.stack_collector import bounded
 from launcher.store.disk import Files
 from launcher.store.logs import MARK_BYTES, MARK_SECONDS, LogFile, LogStore
 from tests.support.budgets import examples

@@ -11,13 +11,13 @@ import pytest
 
 from launcher.cluster import library
 from launcher.cluster.read import load
+from launcher.history.control import RunControl
+from launcher.history.run_list import ListedRun
 from launcher.hosts.auth_prompt import PromptHandler
 from launcher.ids import TaskId
 from launcher.run.cause import Kind, Verdict
 from launcher.run.snapshot import Failure, KeptResults
 from launcher.run.states import Outcome, RunPhase
-from launcher.session.control import RunControl
-from launcher.session.run_list import ListedRun
 from launcher.store.logs import LogStore
 from launcher.store.runs import RunFolder
 from launcher.store.stream import Summary

@@ -16,12 +16,12 @@ from launcher.cluster import library
 from launcher.cluster.file_model import ClusterModel
 from launcher.cluster.read import load
 from launcher.cluster.templates import ONE_MACHINE, render
+from launcher.history.run_list import ListedRun
 from launcher.hosts.auth_prompt import AuthPrompt, OfferedKey, PromptKind
 from launcher.ids import TaskId
 from launcher.preflight import Report
 from launcher.run.snapshot import Failure, Snapshot
 from launcher.run.states import Outcome, RunPhase, TaskState
-from launcher.session.run_list import ListedRun
 from launcher.store.runs import RunFolder
 from launcher.store.stream import Summary
 from tests.support import patience

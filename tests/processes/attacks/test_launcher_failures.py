@@ -18,17 +18,18 @@ from pathlib import Path
 import pytest
 
 from launcher.agent.folders import FolderError
+from launcher.client import launcher_process, supervision
+from launcher.client.run_client import RunClient
 from launcher.cluster.read import load
 from launcher.errors import LockError
+from launcher.history.stored import StoredRun
 from launcher.hosts.auth_prompt import AuthPrompt
 from launcher.ids import TaskId
 from launcher.paths import runs_home
+from launcher.process import control_socket
+from launcher.process.host_links import HostStats
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import RunPhase, TaskState
-from launcher.session import control_socket, launcher_process, supervision
-from launcher.session.client import RunClient
-from launcher.session.host_links import HostStats
-from launcher.session.stored import StoredRun
 from launcher.store import launcher_lock
 from launcher.store.launcher_lock import acquire, launcher_pid
 from launcher.store.runs import RunFolder
@@ -415,7 +416,7 @@ def test_a_screen_says_that_a_launcher_cannot_begin(
 ) -> None:
     """Given a launcher that cannot listen, when a run is launched from a screen, then it ends with
     the reason, and nothing waits."""
-    monkeypatch.setattr("launcher.session.client.LauncherProcess", LauncherThread)
+    monkeypatch.setattr("launcher.client.run_client.LauncherProcess", LauncherThread)
     clients = RunClients()
     run = clients.launch(load(write(tmp_path, FILE)), FILE, nobody)
     wait_until(lambda: run.snapshot().state is RunPhase.ENDED, "it has ended")
@@ -470,7 +471,7 @@ def test_a_launcher_that_cannot_listen_ends_a_run_that_it_takes_up(
 
     with monkeypatch.context() as patch:
         patch.setattr(control_socket, "socket_path", unusable)
-        patch.setattr("launcher.session.client.LauncherProcess", LauncherThread)
+        patch.setattr("launcher.client.run_client.LauncherProcess", LauncherThread)
         client = RunClient.attach(abandoned)
         client.kill_all()
         assert client.wait(PATIENCE)

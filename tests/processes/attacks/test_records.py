@@ -20,14 +20,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from launcher.history.run_list import read_run
+from launcher.history.stored import FinishedRun, StoredRun
 from launcher.ids import TaskId
 from launcher.paths import runs_home
 from launcher.run import events as ev
 from launcher.run.events import Event
 from launcher.run.snapshot import HostReceipt, Metric, Receipt
 from launcher.run.states import Outcome, RunPhase
-from launcher.session.run_list import read_run
-from launcher.session.stored import FinishedRun, StoredRun
 from launcher.store.metrics import MetricsFile
 from launcher.store.runs import RunFolder
 from launcher.store.stream import LONGEST, Damage, encode, parse

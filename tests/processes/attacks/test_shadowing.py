@@ -52,7 +52,7 @@ DETACH = """
 import sys, time
 from pathlib import Path
 from launcher.cluster.read import load
-from launcher.session.client import RunClient
+from launcher.client.run_client import RunClient
 from launcher.run.states import RunPhase
 
 file = Path(sys.argv[1])

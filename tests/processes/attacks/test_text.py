@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from launcher.client.run_client import RunClient
 from launcher.cluster.read import loads
 from launcher.errors import HostError
 from launcher.hosts.auth_prompt import AuthPrompt
@@ -31,7 +32,6 @@ from launcher.printable import PICTURES, pictured, printable, without_escapes
 from launcher.run.machine import RunStateMachine
 from launcher.run.snapshot import Failure, HostReceipt, Receipt, Survivor
 from launcher.run.states import HostState, Outcome, RunPhase
-from launcher.session.client import RunClient
 from launcher.store.metric_lines import Extractor
 from launcher.store.runs import RunFolder
 from tests.support import command

@@ -18,13 +18,13 @@ import jsonschema
 import pytest
 
 from launcher.agent import stack_taker, wire
+from launcher.client.run_client import RunClient
 from launcher.hosts.frames import StacksAnswer
 from launcher.paths import installed_scripts, runs_home
+from launcher.process import hang
+from launcher.process.run_shell import RunShell
 from launcher.run.stack_groups import schema
 from launcher.run.states import Hang, RunPhase
-from launcher.session import hang
-from launcher.session.client import RunClient
-from launcher.session.run_shell import RunShell
 from tests.support.agent_client import Client, sleepers
 from tests.support.budgets import variants
 from tests.support.cluster_texts import cluster_text, one_task

@@ -24,8 +24,8 @@ from launcher import (
     TaskNotFoundError,
     TaskState,
 )
-from launcher.session.client import RunClient
-from launcher.session.stored import stored_folder
+from launcher.client.run_client import RunClient
+from launcher.history.stored import stored_folder
 from launcher.store.runs import RunFolder
 from tests.support.paths import REPOSITORY
 from tests.support.patience import PATIENCE

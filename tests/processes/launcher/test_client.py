@@ -18,16 +18,16 @@ from typing import Any
 import pytest
 
 from launcher.agent.folders import FolderError
+from launcher.client import launcher_link, supervision
+from launcher.client.launcher_process import LauncherProcess
+from launcher.client.run_client import RunClient
+from launcher.client.supervision import HEARD_SECONDS, MOST_RESTARTS
 from launcher.cluster.read import load
+from launcher.history.stored import StoredRun
 from launcher.ids import TaskId, new_run_id
 from launcher.plan.planner import make_plan
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import Outcome, RunPhase, TaskState
-from launcher.session import launcher_link, supervision
-from launcher.session.client import RunClient
-from launcher.session.launcher_process import LauncherProcess
-from launcher.session.stored import StoredRun
-from launcher.session.supervision import HEARD_SECONDS, MOST_RESTARTS
 from launcher.store import launcher_socket
 from launcher.store.launcher_socket import unknown
 from launcher.store.runs import RunFolder
@@ -379,7 +379,7 @@ def test_two_who_attach_at_once_get_one_launcher(tmp_path: Path) -> None:
             launchers = [
                 p
                 for p in proc.scan(having=f"{guard.MARK}={os.environ[guard.MARK]}")
-                if "launcher.session.process" in p.argv
+                if "launcher.process.entry" in p.argv
             ]
             assert len(launchers) == 1
             found[0].kill_all()

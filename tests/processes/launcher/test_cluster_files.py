@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from launcher.client.launcher_process import LauncherProcess
+from launcher.client.run_client import RunClient
 from launcher.cluster.read import load, loads
 from launcher.errors import ClusterFileError, Problem
 from launcher.paths import runs_home
-from launcher.session.client import RunClient
-from launcher.session.launcher_process import LauncherProcess
 from launcher.store.runs import RunFolder
 from tests.support import command
 from tests.support.budgets import variants

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from launcher import Cluster, ClusterFileError, Run
-from launcher.session import hooks as hooks_module
-from launcher.session.hooks import HookProgram
-from launcher.session.release import Teardown
+from launcher.process import hooks as hooks_module
+from launcher.process.hooks import HookProgram
+from launcher.process.release import Teardown
 from tests.support.patience import PATIENCE, until, wait_until
 from tests.testbed import launcher_thread, proc
 

@@ -357,10 +357,10 @@ from launcher.hosts.ways import ssh_connector
 ssh_connector()
 """
 LAUNCHER = """
-import socket, launcher.session.process
+import socket, launcher.process.entry
 link, other = socket.socketpair()
 other.close()
-launcher.session.process.main([str(link.detach()), "ssh"])
+launcher.process.entry.main([str(link.detach()), "ssh"])
 """
 
 

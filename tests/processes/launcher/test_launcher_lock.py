@@ -21,14 +21,14 @@ import pytest
 from launcher import Cluster, Outcome, Run, RunNotFoundError
 from launcher.agent import wire
 from launcher.agent.folders import FolderError
+from launcher.client.run_client import RunClient
 from launcher.cluster.read import load, loads
+from launcher.history.stored import StoredRun, find_resumed
 from launcher.ids import is_run_id, new_run_id
 from launcher.paths import runs_home
 from launcher.plan.facts import Resume
 from launcher.run.machine import RunStateMachine
 from launcher.run.states import RunPhase
-from launcher.session.client import RunClient
-from launcher.session.stored import StoredRun, find_resumed
 from launcher.store import launcher_lock, living_runs
 from launcher.store.launcher_lock import (
     FollowedError,
@@ -589,7 +589,7 @@ def test_elapsed_time_does_not_follow_a_clock_that_was_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: float
 ) -> None:
     """A machine gets its time from the network after the start: the run is as old as before."""
-    monkeypatch.setattr("launcher.session.client.LauncherProcess", LauncherThread)
+    monkeypatch.setattr("launcher.client.run_client.LauncherProcess", LauncherThread)
     from launcher.cluster.read import load
 
     file = cluster(tmp_path)

@@ -41,9 +41,9 @@ from launcher.preflight.probes import (
     PathAnswer,
     PythonAnswer,
 )
+from launcher.process import preparation as module
+from launcher.process.gpu_watch import GpuWatch
 from launcher.run import events as ev
-from launcher.session import preparation as module
-from launcher.session.gpu_watch import GpuWatch
 from tests.support.agent_client import Client
 from tests.support.budgets import variants
 from tests.support.cluster_texts import cluster_text

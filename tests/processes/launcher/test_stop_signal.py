@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from launcher.agent import wire
+from launcher.client.run_client import RunClient
 from launcher.ids import TaskId
-from launcher.session.client import RunClient
 from launcher.store.runs import RunFolder
 from tests.support import command
 from tests.support.agent_client import Client

@@ -244,8 +244,8 @@ from pathlib import Path
 from launcher.cluster.read import loads
 from launcher.run import events as ev
 from launcher.run.machine import RunStateMachine
-from launcher.session.process import crash
-from launcher.session.run_shell import Beginning, RunShell
+from launcher.process.entry import crash
+from launcher.process.run_shell import Beginning, RunShell
 from launcher.store.runs import RunFolder
 for count in map(int, sys.argv[1:]):
     resource.setrlimit(resource.RLIMIT_NOFILE, (100, 3000))

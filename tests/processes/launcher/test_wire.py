@@ -22,16 +22,16 @@ from hypothesis import strategies as st
 from launcher.agent import wire
 from launcher.agent.processes import ProcessTracker
 from launcher.agent.wire import RawFrame, WireError
+from launcher.client.launcher_link import attach_order
+from launcher.client.run_client import RunClient
 from launcher.cluster.read import loads
+from launcher.history.run_list import read_run
+from launcher.history.stored import FinishedRun, StoredRun
 from launcher.ids import TaskId
+from launcher.process.run_shell import RunShell
 from launcher.run.snapshot import Metric, RunView, TaskView
 from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.run.views import Views
-from launcher.session.client import RunClient
-from launcher.session.launcher_link import attach_order
-from launcher.session.run_list import read_run
-from launcher.session.run_shell import RunShell
-from launcher.session.stored import FinishedRun, StoredRun
 from launcher.store.runs import RunFolder
 from launcher.store.stream import encode, read_end, read_stream
 from tests.support.agent_client import Client, answer_to, asked, decode, hello, raw_channel, talk

@@ -13,13 +13,13 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from launcher.cluster import library
+from launcher.history.run_list import ListedRun
 from launcher.ids import TaskId
 from launcher.paths import runs_home
 from launcher.plan.facts import HostFacts
 from launcher.run import events as ev
 from launcher.run.snapshot import Failure, Metric
 from launcher.run.states import Outcome
-from launcher.session.run_list import ListedRun
 from launcher.store.stream import encode
 from tests.support.command import Up, write
 from tests.support.homes import TEXT, begun_run, ended_run, home

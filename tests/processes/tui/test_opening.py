@@ -79,7 +79,7 @@ def test_the_first_frame_imports_nothing_heavy() -> None:
     """Neither the run loop nor what it stands on, nor plots, nor the screens."""
     heavy = (
         "asyncssh", "pydantic", "pathspec", "tomlkit", "tomllib", "hashlib",
-        "launcher.run.snapshot", "launcher.session.run_shell", "launcher.cluster.file_model",
+        "launcher.run.snapshot", "launcher.process.run_shell", "launcher.cluster.file_model",
         "tui.screens.run_screen", "tui.screens.editor.screen",
     )  # fmt: skip
     code = "import sys, tui.main, tui.app, tui.crash, tui.screens.opening, tui.commands.open\n"
@@ -90,7 +90,7 @@ def test_the_first_frame_imports_nothing_heavy() -> None:
 
 def test_a_launcher_whose_tasks_all_run_here_imports_no_ssh() -> None:
     """What SSH needs takes as long to import as half of the launcher."""
-    code = "import sys, launcher.session.process\n"
+    code = "import sys, launcher.process.entry\n"
     code += "print([name for name in ('asyncssh', 'cryptography') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

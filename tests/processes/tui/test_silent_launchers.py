@@ -21,15 +21,15 @@ from textual.pilot import Pilot
 
 from launcher import Cluster
 from launcher.agent.processes import read_process
+from launcher.client import launcher_link, launcher_process, supervision
+from launcher.client.launcher_process import LauncherProcess
+from launcher.client.run_client import RunClient
 from launcher.cluster import library
 from launcher.cluster.read import load
 from launcher.ids import TaskId, new_run_id
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import Outcome, RunPhase
 from launcher.run.views import Views
-from launcher.session import launcher_link, launcher_process, supervision
-from launcher.session.client import RunClient
-from launcher.session.launcher_process import LauncherProcess
 from launcher.store import launcher_socket
 from launcher.store.living_runs import Holder, LivingRun
 from launcher.store.runs import RunFolder, socket_path
@@ -280,7 +280,7 @@ def stops(self, data):
 asyncio.StreamWriter.write = stops
 if moment == "order":
     stop()
-runpy.run_module("launcher.session.process", run_name="__main__", alter_sys=True)
+runpy.run_module("launcher.process.entry", run_name="__main__", alter_sys=True)
 """
 """A launcher process that stops itself: before its order, or before or after a word of its."""
 SAVED = "sleepers"

@@ -14,23 +14,23 @@ from typing import Any
 
 PLACES: dict[str, tuple[str, str, str]] = {
     # Before anybody wants the end.
-    "the worker that reads logs": ("launcher.session.output", "LogMonitor", "_read"),
+    "the worker that reads logs": ("launcher.process.output", "LogMonitor", "_read"),
     "the link": ("launcher.hosts.link", "Link", "_handle"),
     "a decision": ("launcher.run.machine", "RunStateMachine", "handle"),
-    "what clients are sent": ("launcher.session.host_links", "HostStats", "note_heard"),
-    "the sending": ("launcher.session.control_socket", "ControlSocket", "_send"),
+    "what clients are sent": ("launcher.process.host_links", "HostStats", "note_heard"),
+    "the sending": ("launcher.process.control_socket", "ControlSocket", "_send"),
     "the records": ("launcher.run.views", "Views", "pop_changed"),
     "the stream": ("launcher.store.run_writer", "RunWriter", "_append"),
     # From the kill on.
     "the kill": ("launcher.run.machine", "RunStateMachine", "handle:KillAll"),
     "the receipt": ("launcher.run.machine", "RunStateMachine", "handle:ReceiptReceived"),
-    "a release": ("launcher.session.release", "Teardown", "release"),
-    "the end": ("launcher.session.executor", "Executor", "_finish"),
-    "the links' end": ("launcher.session.host_links", "HostLinks", "_close"),
-    "the last wait": ("launcher.session.run_shell", "RunShell", "_finish_writing"),
+    "a release": ("launcher.process.release", "Teardown", "release"),
+    "the end": ("launcher.process.executor", "Executor", "_finish"),
+    "the links' end": ("launcher.process.host_links", "HostLinks", "_close"),
+    "the last wait": ("launcher.process.run_shell", "RunShell", "_finish_writing"),
     # In the beginning.
     "the take-up": ("launcher.run.machine", "RunStateMachine", "handle:HostsChecked"),
-    "the start": ("launcher.session.run_shell", "RunShell", "_begin"),
+    "the start": ("launcher.process.run_shell", "RunShell", "_begin"),
 }
 
 
@@ -53,7 +53,7 @@ def spoil(place: str, breaks_now: Callable[[], bool]) -> None:
 
 def begin(argv: Sequence[str]) -> None:
     """Breaks what is to be broken in a process with these arguments."""
-    if "BREAKS" not in os.environ or "launcher.session.process" not in argv:
+    if "BREAKS" not in os.environ or "launcher.process.entry" not in argv:
         return
     folder = Path(os.environ["BREAKS_FOLDER"])
     with (folder / "launchers").open("ab") as file:

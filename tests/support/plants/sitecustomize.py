@@ -71,9 +71,9 @@ ENDING = frozenset(PLANTS) - {"fault", "fill"}
 
 def begin(argv: Sequence[str]) -> None:
     """Plants what is to be planted in a process with these arguments."""
-    if "PLANT" not in os.environ or "launcher.session.reader" not in argv:
+    if "PLANT" not in os.environ or "launcher.reading.reader" not in argv:
         return
-    from launcher.session import looks
+    from launcher.reading import looks
 
     act = PLANTS[os.environ["PLANT"]]
     wanted = os.environ.get("PLANT_IN", " ".join(looks.Look)).split()

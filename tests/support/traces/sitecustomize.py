@@ -22,7 +22,7 @@ _MOST = 100_000
 
 def begin(argv: Sequence[str]) -> None:
     """Traces a process with these arguments, if it is to be traced."""
-    if "TRACE_FILE" not in os.environ or "launcher.session.process" not in argv:
+    if "TRACE_FILE" not in os.environ or "launcher.process.entry" not in argv:
         return
     file, root = os.environ["TRACE_FILE"], os.environ["TRACE_ROOT"]
     calls: list[str] = []

@@ -176,7 +176,7 @@ def _names(page: Page) -> set[str]:
 
 @pytest.mark.parametrize("page", CONTRIBUTED, ids=str)
 def test_named_files_and_modules_exist(page: Page) -> None:
-    """`session.control_socket`, `preflight/findings.py`, `tests/support/forked.py`."""
+    """`process.control_socket`, `preflight/findings.py`, `tests/support/forked.py`."""
     assert [name for name in sorted(_names(page)) if not _is_known(name)] == []
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from launcher.cluster.read import load
 from launcher.errors import ClusterFileError
+from launcher.history.again import EarlierRun, editable_file
 from launcher.ids import new_run_id
-from launcher.session.again import EarlierRun, editable_file
 from launcher.store.runs import RunFolder
 from tests.support.cluster_texts import cluster_text
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from launcher.process import slurm_allocation
+from launcher.process.slurm_allocation import Allocation
 from launcher.run import events as ev
 from launcher.run.events import LeaseEnd
 from launcher.run.instructions import (
@@ -22,8 +24,6 @@ from launcher.run.instructions import (
 )
 from launcher.run.shutdown import KILL_PATIENCE
 from launcher.run.states import HostState, Outcome, RunPhase
-from launcher.session import slurm_allocation
-from launcher.session.slurm_allocation import Allocation
 from launcher.slurm.job import JobState, SlurmJob
 from launcher.slurm.limits import LimitsVerdict, SlurmFinding
 from launcher.slurm.login import NoAnswerError, SlurmError

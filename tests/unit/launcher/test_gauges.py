@@ -38,9 +38,7 @@ def written(path: Path) -> Iterator[str]:
 
 def test_only_the_machine_changes_the_record() -> None:
     """The launcher process has no other way than events and gauges."""
-    files = set((REPOSITORY / "launcher/session").glob("*.py"))
-    # A client has views of its own, and a past run is read from its file.
-    files -= {REPOSITORY / f"launcher/session/{name}.py" for name in ("client", "stored")}
+    files = (REPOSITORY / "launcher/process").glob("*.py")
     assert [place for file in files for place in written(file)] == []
     assert list(written(REPOSITORY / "launcher/run/gauges.py"))  # it is found where it is
 

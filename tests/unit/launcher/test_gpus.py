@@ -16,13 +16,13 @@ from launcher.cluster.read import loads
 from launcher.ids import TaskId
 from launcher.plan.facts import HostFacts
 from launcher.plan.planner import make_plan
+from launcher.process.gpu_watch import GpuWatch
+from launcher.reading.looks import GpuSentences, Look
 from launcher.run.gauges import Gauges
 from launcher.run.gpus import GpuInstance, GpuProcess, GpuSample, GpuView, Throttle, holders
 from launcher.run.snapshot import HostView, RunView, TaskView
 from launcher.run.states import HostState, RunPhase, TaskState
 from launcher.run.views import Views
-from launcher.session.gpu_watch import GpuWatch
-from launcher.session.looks import GpuSentences, Look
 from launcher.store.stream import decode, plain
 
 # A host's GPUs are split between the tasks that train on it.
@@ -349,7 +349,7 @@ class Watched:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **task: Any) -> None:
         self.now = 1000.0
-        monkeypatch.setattr("launcher.session.gpu_watch.time.time", lambda: self.now)
+        monkeypatch.setattr("launcher.process.gpu_watch.time.time", lambda: self.now)
         self.views = Views(RunView("r", "r", RunPhase.RUNNING, 0.0))
         self.views.take(HostView("h", "h", HostState.UP))
         state = task.pop("state", TaskState.RUNNING)

@@ -18,13 +18,13 @@ from launcher.agent.stats import StatsSampler
 from launcher.errors import AgentError
 from launcher.hosts.frames import Stats, StatsAnswer
 from launcher.ids import TaskId
+from launcher.process import host_links
+from launcher.process.gpu_watch import GpuWatch
+from launcher.process.host_links import HostStats
 from launcher.run.gauges import Gauges
 from launcher.run.snapshot import HostView, RunView
 from launcher.run.states import Halt, HostState, RunPhase, TaskState
 from launcher.run.views import Views
-from launcher.session import host_links
-from launcher.session.gpu_watch import GpuWatch
-from launcher.session.host_links import HostStats
 from tests.support.patience import PATIENCE
 from tests.support.run_driver import RunDriver
 

@@ -18,11 +18,11 @@ from launcher.files import staging
 from launcher.files.listing import Tree
 from launcher.hosts.programs import HostProgram
 from launcher.ids import TaskId
+from launcher.process import release as module
+from launcher.process.gpu_watch import GpuWatch
+from launcher.process.preparation import LaunchPreparation
+from launcher.process.release import Teardown
 from launcher.run import events as ev
-from launcher.session import release as module
-from launcher.session.gpu_watch import GpuWatch
-from launcher.session.preparation import LaunchPreparation
-from launcher.session.release import Teardown
 from launcher.subprocesses import Workers
 from tests.support.cluster_texts import STAGED
 from tests.support.fake_core import FakeCore, fake_hosts

@@ -18,10 +18,10 @@ from launcher.agent.kills import TaskKill
 from launcher.agent.processes import Process, read_process
 from launcher.hosts.frames import Kill, KillReceipt, Release, Request, Start
 from launcher.plan.run_plan import Plan
+from launcher.process.executor import Executor
 from launcher.run import events as ev
 from launcher.run import instructions as do
 from launcher.run.events import ReadyTimeout, ShutdownTimeout
-from launcher.session.executor import Executor
 from tests.support.fake_core import FakeCore
 from tests.support.patience import PATIENCE
 

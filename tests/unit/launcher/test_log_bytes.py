@@ -15,11 +15,11 @@ from launcher.agent import task_logs
 from launcher.agent.log_end import end_room
 from launcher.agent.task_logs import Drain, Log
 from launcher.cluster.read import loads
+from launcher.history.following import LogLines, RunLogs, line_text
 from launcher.ids import TaskId
 from launcher.plan.planner import make_plan
-from launcher.session.bulkhead import Bulkhead
-from launcher.session.following import LogLines, RunLogs, line_text
-from launcher.session.output import LogMonitor
+from launcher.process.bulkhead import Bulkhead
+from launcher.process.output import LogMonitor
 from launcher.store.disk import Files, Job
 from launcher.store.logs import LogStore
 from tests.support.patience import PATIENCE, wait_until

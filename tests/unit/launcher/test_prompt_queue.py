@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from launcher.client.run_client import RunClient
 from launcher.hosts.auth_prompt import AuthPrompt, PromptKind
 from launcher.ids import new_run_id
+from launcher.process.prompt_queue import PromptQueue
 from launcher.run.snapshot import RunView
 from launcher.run.states import RunPhase
 from launcher.run.views import Views
-from launcher.session.client import RunClient
-from launcher.session.prompt_queue import PromptQueue
 from launcher.store.launcher_socket import connect
 from launcher.store.runs import RunFolder, socket_path
 from tests.support.control import serving

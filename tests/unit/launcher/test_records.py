@@ -15,6 +15,10 @@ import pytest
 
 from launcher.cluster.read import loads
 from launcher.errors import ClusterFileError, TfmuxError
+from launcher.history.following import EventFiles
+from launcher.history.kept_results import hosts_with_results
+from launcher.history.run_list import active_runs, read_run
+from launcher.history.stored import FinishedRun, StoredRun
 from launcher.ids import TaskId, new_run_id
 from launcher.paths import runs_home
 from launcher.run import events as ev
@@ -23,10 +27,6 @@ from launcher.run.machine import RunStateMachine
 from launcher.run.snapshot import HostView, Metric, Note, RunView
 from launcher.run.states import HostState, RunPhase
 from launcher.run.views import Views
-from launcher.session.following import EventFiles
-from launcher.session.kept_results import hosts_with_results
-from launcher.session.run_list import active_runs, read_run
-from launcher.session.stored import FinishedRun, StoredRun
 from launcher.store.disk import Files
 from launcher.store.disk import Path as Named
 from launcher.store.launch_machine import Machine

@@ -8,6 +8,7 @@ import pytest
 
 from launcher.cluster.read import loads
 from launcher.cluster.readiness import AUTO_SECONDS
+from launcher.process.run_shell import Beginning, RunShell
 from launcher.run import events as ev
 from launcher.run import instructions as do
 from launcher.run.events import ReadyDelay, ReadyTimeout, RestartDelay
@@ -25,7 +26,6 @@ from launcher.run.machine import RunStateMachine
 from launcher.run.snapshot import HostReceipt, Survivor
 from launcher.run.states import Cause, RunPhase, TaskState
 from launcher.run.tasks import MAX_BACKOFF
-from launcher.session.run_shell import Beginning, RunShell
 from launcher.store.runs import RunFolder
 from tests.support.crash import failed
 from tests.support.run_driver import (

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from launcher.ids import TaskId
+from launcher.process.hang import TICK, QuietRun, Silences, StallDetector
+from launcher.reading.waiting import awaited_in
 from launcher.run.snapshot import TaskView
 from launcher.run.states import Halt, TaskState
-from launcher.session.hang import TICK, QuietRun, Silences, StallDetector
-from launcher.session.waiting import awaited_in
 from launcher.store.metric_lines import Extractor
 
 WORKER = TaskId("worker", 0)

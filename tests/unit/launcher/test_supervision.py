@@ -6,9 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from launcher.run.snapshot import AllocationView, RunView
-from launcher.run.states import CONNECT_SECONDS, Cause, RunPhase
-from launcher.session.supervision import (
+from launcher.client.supervision import (
     ALONE_SECONDS,
     HEARD_SECONDS,
     KILL_SECONDS,
@@ -24,6 +22,8 @@ from launcher.session.supervision import (
     Supervision,
     Tried,
 )
+from launcher.run.snapshot import AllocationView, RunView
+from launcher.run.states import CONNECT_SECONDS, Cause, RunPhase
 
 RUNNING = RunView("r", "r", RunPhase.RUNNING, 1.0)
 WALL = 1_000_000.0

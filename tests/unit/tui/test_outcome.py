@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from launcher.history.run_list import ListedRun
 from launcher.ids import TaskId
+from launcher.process.hooks import hook_document
 from launcher.run.cause import Evidence, Kind, Verdict
 from launcher.run.snapshot import (
     AllocationView,
@@ -27,8 +29,6 @@ from launcher.run.snapshot import (
 )
 from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.secret_values import MASK
-from launcher.session.hooks import hook_document
-from launcher.session.run_list import ListedRun
 from launcher.store.runs import RunFolder
 from launcher.store.stream import PublicEvent, Summary, plain
 from tests.support.fakes import ScriptedRun

@@ -30,7 +30,7 @@ def refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Refused:
     """Return what a command says that starts nothing, called in an empty folder."""
-    monkeypatch.setattr("launcher.session.launcher_process.LauncherProcess", Unused)
+    monkeypatch.setattr("launcher.client.launcher_process.LauncherProcess", Unused)
     (work := tmp_path / "work").mkdir()
     monkeypatch.chdir(work)
 

@@ -31,13 +31,13 @@ from launcher.cluster.shorthand.understood import shown_names
 from launcher.cluster.ssh_aliases import aliases
 from launcher.cluster.values import name_problem
 from launcher.errors import Problem, TfmuxError
+from launcher.history.again import EditableFile, place_to_edit
+from launcher.history.control import RunControl
 from launcher.paths import expand_user, tilde
 from launcher.plan.planner import make_plan
 from launcher.printable import invisible, visible
 from launcher.quantities import counted
 from launcher.run.snapshot import Snapshot
-from launcher.session.again import EditableFile, place_to_edit
-from launcher.session.control import RunControl
 from tui.keys import key_of
 from tui.run_clients import RunClients
 from tui.screens.dialogs import AskText, Choose, ask

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from ..ids import TaskId, named_tasks
 from ..printable import printable
+from ..reading.looks import Headline, Look
 from ..run import events as ev
 from ..run.cause import Kind, Verdict
 from ..run.snapshot import HangView, Metric, TaskView
@@ -28,7 +29,6 @@ from ..run.stack_groups import Stacks, record
 from ..run.states import AT_WORK, Hang, TaskState
 from .core import Core
 from .judge import Judge
-from .looks import Headline, Look
 from .output import Outputs
 from .stack_collector import StackCollector
 

@@ -46,6 +46,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, NoReturn, Protocol
 
+from ..history.control import LONGEST_TEXT
 from ..hosts.auth_prompt import PROMPTS, PendingPrompt
 from ..ids import TaskId
 from ..run import events as ev
@@ -55,7 +56,6 @@ from ..run.views import Record, Views
 from ..secret_values import SecretValues
 from ..store.runs import socket_path
 from ..store.stream import plain
-from .control import LONGEST_TEXT
 from .prompt_queue import PromptQueue
 
 _FULL_BYTES = 64 * 1024

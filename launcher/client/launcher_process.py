@@ -27,7 +27,7 @@ class LauncherProcess:
         """`ssh`: it will log in to hosts, as far as one can see, and imports what does that, too,
         before its order comes."""
         self._errors = nameless_file()
-        words = [sys.executable, "-P", "-m", "launcher.session.process"]
+        words = [sys.executable, "-P", "-m", "launcher.process.entry"]
         with ExitStack() as unless_started:
             unless_started.callback(self.forget)
             self.link, theirs = socket.socketpair()

@@ -29,9 +29,9 @@ from typing import Any, TypeVar
 from ..crossing import awaited
 from ..nameless import nameless_file
 from ..printable import printable
+from ..reading.looks import Look, LookQuestion
+from ..reading.reader import CLOCK, message, receive
 from ..store.disk import DiskThread
-from .looks import Look, LookQuestion
-from .reader import CLOCK, message, receive
 
 A = TypeVar("A")
 FAULT = "fault in a look"
@@ -261,7 +261,7 @@ class _Reader:
             with theirs:
                 self._process = subprocess.Popen(
                     [
-                        *(sys.executable, "-P", "-m", "launcher.session.reader"),
+                        *(sys.executable, "-P", "-m", "launcher.reading.reader"),
                         str(theirs.fileno()),
                     ],
                     stdin=subprocess.DEVNULL,

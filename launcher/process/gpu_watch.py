@@ -13,10 +13,10 @@ from ..errors import AgentError
 from ..hosts.frames import GpusQuestion
 from ..ids import TaskId
 from ..plan.environment import VISIBLE
+from ..reading.looks import GpuSentences, Look
 from ..run.gpus import GpuSample, GpuView, gpu_memory, gpu_sample
 from ..run.snapshot import TaskView
 from .core import Core
-from .looks import GpuSentences, Look
 
 _RECORD_SECONDS = 30.0
 """A host is recorded with its GPUs at most so often, when their processes change."""

@@ -25,6 +25,7 @@ from ..hosts.link import Stored
 from ..ids import TaskId
 from ..lines import LINE_BYTES, versions
 from ..plan.run_plan import Plan
+from ..reading.looks import LineNews, Look, LookQuestion, NewFigures, NewLines, Victims
 from ..run import events as ev
 from ..run.snapshot import Metric, TaskView
 from ..run.states import TaskState
@@ -35,7 +36,6 @@ from ..store.run_writer import RunWriter
 from ..store.runs import SLOW_DISK_SECONDS
 from .bulkhead import Bulkhead
 from .core import Core
-from .looks import LineNews, Look, LookQuestion, NewFigures, NewLines, Victims
 
 _AGAIN_SECONDS = 1.0
 _LOOK = 1 << 20

@@ -1,4 +1,4 @@
-"""Launcher process of a run: `python -P -m launcher.session.process FD [ssh]`.
+"""Launcher process of a run: `python -P -m launcher.process.entry FD [ssh]`.
 
 Started by a front end (`launcher_process.LauncherProcess`), in a session of its own, so that
 neither a closed terminal nor Ctrl-C reaches it. `FD` is the connection to that front end, which
@@ -47,6 +47,7 @@ from typing import Any, NoReturn
 
 from ..cluster.read import load
 from ..errors import LauncherError, TfmuxError
+from ..history.stored import StoredRun
 from ..plan.facts import Resume
 from ..printable import printable
 from ..run import events as ev
@@ -54,7 +55,6 @@ from ..run.machine import RunStateMachine
 from ..store.runs import RunFolder
 from .rehearsal import make_ready
 from .run_shell import Beginning, Crash, RunShell
-from .stored import StoredRun
 
 _LONGEST = 64 * 1024
 EXIT_CODE = 70

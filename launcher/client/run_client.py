@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..cluster.choices import OnHangup
 from ..decision import Decision
 from ..errors import LauncherError, LockError, TfmuxError
+from ..history.control import MaskedText
+from ..history.stored import StoredRun, find_resumed
 from ..ids import TaskId, new_run_id
 from ..printable import printable
 from ..run.gpus import GpuSample
@@ -32,11 +34,9 @@ from ..store.logs import LogStore
 from ..store.metrics import MetricsFile, Series
 from ..store.runs import RunFolder
 from ..store.stream import Damage, PublicEvent, decode, plain, printable_values, read_end
-from .control import MaskedText
 from .latch import Latch
 from .launcher_link import LauncherLink, ProcessState, attach_order, stopped_text, take_lock
 from .launcher_process import LauncherProcess
-from .stored import StoredRun, find_resumed
 from .supervision import (
     HEARD_SECONDS,
     START_SECONDS,

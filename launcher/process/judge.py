@@ -19,14 +19,7 @@ from ..agent.not_found import NOT_STARTED
 from ..cluster.roles import Role
 from ..crossing import loop_caller
 from ..ids import TaskId
-from ..run import events as ev
-from ..run.cause import Verdict
-from ..run.snapshot import TaskView
-from ..run.stack_groups import Stacks
-from ..run.states import AT_WORK, HostState, RunPhase, StoppedBy, TaskState
-from .core import Core
-from .gpu_watch import GpuWatch
-from .looks import (
+from ..reading.looks import (
     CauseOfFailure,
     CauseOfHang,
     CauseOfWaiting,
@@ -35,6 +28,13 @@ from .looks import (
     Look,
     TaskReport,
 )
+from ..run import events as ev
+from ..run.cause import Verdict
+from ..run.snapshot import TaskView
+from ..run.stack_groups import Stacks
+from ..run.states import AT_WORK, HostState, RunPhase, StoppedBy, TaskState
+from .core import Core
+from .gpu_watch import GpuWatch
 from .output import LogMonitor
 from .stack_collector import MOST_FRAMES, StackCollector
 

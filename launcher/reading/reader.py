@@ -1,4 +1,4 @@
-"""Reader of what other programs print: `python -P -m launcher.session.reader FD`.
+"""Reader of what other programs print: `python -P -m launcher.reading.reader FD`.
 
 A launcher process asks it about text (`looks`) over the connection `FD`, through its `bulkhead`.
 Nothing else is open here. The kernel ends it when a question takes too long, by processor time or

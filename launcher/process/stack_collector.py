@@ -13,14 +13,7 @@ from ..errors import AgentError
 from ..hosts import frames
 from ..ids import TaskId, named_tasks
 from ..plan.run_plan import Plan
-from ..run.stack_groups import (
-    ProcessStack,
-    StackFrame,
-    Stacks,
-    TaskStacks,
-    ThreadStack,
-    Unanswered,
-)
+from ..run.stack_groups import ProcessStack, StackFrame, Stacks, TaskStacks, ThreadStack, Unanswered
 from ..run.states import AT_WORK, TaskState
 from .core import Core
 
