@@ -555,7 +555,7 @@ def processes(host: str, answer: LimitsAnswer, tasks: int) -> Iterator[Finding]:
     free, needed = answer.processes, AGENT_PROCESSES + tasks
     if free is not None and free < needed:
         sentence = f"this account may start {counted(free, 'process', 'processes')} more (ulimit "
-        sentence += f"-u), and tfmux with {counted(tasks, 'task')} needs at least {needed}"
+        sentence += f"-u), and a run of {counted(tasks, 'task')} needs at least {needed}"
         todo = "end other programs of the account there, or raise nproc in limits.conf"
         yield blocking(Check.AGENT, "processes-limit", host, f"{free} processes", sentence, todo)
 
