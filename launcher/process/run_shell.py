@@ -71,6 +71,8 @@ _END_SECONDS = 1.0
 _THREADS = "worker"
 """How the names of the loop's threads begin."""
 _PACKAGE = __name__.partition(".")[0]
+_SAID = (ev.Judged, ev.HangJudged, ev.TaskExited, ev.NoteAdded)
+"""Events with words of programs, in which values of secret variables are masked."""
 
 
 @frozen
@@ -308,11 +310,13 @@ class RunShell:
                     parts.allocation.poll_soon()
                 case ev.HostUp(host=host) if not self.attached:
                     parts.preparation.expect_files(host)
+            if isinstance(event, _SAID):
+                event = self._masked(event)
             # Whoever ends the run himself does not ask why it ended.
             at_work = self.data.phase in AT_WORK
             if at_work and isinstance(event, ev.TaskExited) and event.status != 0:
                 parts.gpus.look(self.data.tasks[event.task].host)
-            for instruction in self.machine.handle(self._masked(event)):
+            for instruction in self.machine.handle(event):
                 self._executor.carry_out(instruction)
             if isinstance(event, ev.KillAll):
                 parts.outputs.tell_now()

@@ -460,9 +460,9 @@ def test_the_way_of_a_kill_can_be_read(calls: list[Call]) -> None:
     command that the control socket hands over to the KILL frame, and to the last message out."""
     begin, frame = first(calls, "RunShell.command"), first(calls, "encode", str(wire.KILL))
     assert begin < frame
-    check(calls[begin : frame + 1], 9, 23)
-    check(calls[: first(calls, "LocalTransport.write") + 1], 11, 26)
-    check(calls[: first(calls, "Outbox.finish") + 1], 23, 190)
+    check(calls[begin : frame + 1], 10, 23)
+    check(calls[: first(calls, "LocalTransport.write") + 1], 12, 26)
+    check(calls[: first(calls, "Outbox.finish") + 1], 27, 175)
 
 
 LONG_LINES = """
