@@ -113,6 +113,25 @@ class Process:
         return int.from_bytes(number, sys.byteorder, signed=True)
 
 
+def start_server(
+    command: Sequence[str],
+    connection: socket.socket,
+    modules: Sequence[str],
+    env: Mapping[str, str],
+) -> subprocess.Popen[bytes]:
+    """Start a server by a command, whose last word is this file or a copy of it; it serves a
+    connection, and all that it forks is counted here."""
+    room = "x" * _ROOM
+    return subprocess.Popen(
+        [*command, f"{connection.fileno()}", f"{counter}", *modules, room],
+        pass_fds=[each for each in (connection.fileno(), counter) if each >= 0],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        cwd="/",
+        env={**env, "ROOM": room},
+    )
+
+
 class Forks:
     """Connection to the server."""
 
@@ -191,21 +210,7 @@ class ForkServer(Forks):
         own = {name: value for name, value in os.environ.items() if not name.startswith("TFMUX")}
         self._env = {**own, **env}
         with theirs:
-            self._server = subprocess.Popen(
-                [
-                    sys.executable,
-                    __file__,
-                    f"{theirs.fileno()}",
-                    f"{counter}",
-                    *modules,
-                    "x" * _ROOM,
-                ],
-                pass_fds=[each for each in (theirs.fileno(), counter) if each >= 0],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                cwd="/",
-                env={**self._env, "ROOM": "x" * _ROOM},
-            )
+            self._server = start_server([sys.executable, __file__], theirs, modules, self._env)
         super().__init__(ours)
         atexit.register(self.close)
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-import subprocess
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -45,15 +44,9 @@ class HostForks:
         enter = ["nsenter", f"--target={host.pid}", "--mount", "--net", "--uts", "--wdns=/"]
         enter += ["unshare", "--mount", "sh", "-c", 'mount -t proc proc /proc && exec "$@"', "sh"]
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        modules, room = ["tensorflow"], "x" * forked._ROOM
+        command = [*enter, host.python, f"{FOLDER}/forked.py"]
         with theirs:
-            self._server = subprocess.Popen(
-                [*enter, host.python, f"{FOLDER}/forked.py", f"{theirs.fileno()}", *modules, room],
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                env={**_ENV, "ROOM": room},
-            )
+            self._server = forked.start_server(command, theirs, ["tensorflow"], _ENV)
         self._forks = forked.Forks(ours)
 
     def start(self, log: Path, *words: str) -> Task:
