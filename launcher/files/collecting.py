@@ -359,6 +359,7 @@ class _Collection:
             done = await self._program.answer(_Problems, PATIENCE)
         except HostError:
             receiver.useless = True
+            self._progress(receiver.stored, announced.size)  # it may be too soon for the first word
             raise
         finally:
             telling.cancel()
