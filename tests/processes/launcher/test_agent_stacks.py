@@ -580,8 +580,8 @@ finish_timeout = 8
         (tmp_path / "go").touch()
         assert up.wait() == 0, up.transcript()
         assert not [event for event in up.of("run") if event.get("hang")]
-        (end,) = (task for task in up.of("task") if task["state"] == "stopped")
-        assert end["task"] == "local:1" and "hangs" not in up.said
+        last = {task["task"]: task["state"] for task in up.of("task")}
+        assert last == {"local:0": "exited", "local:1": "stopped"} and "hangs" not in up.said
 
 
 WAITS = """
