@@ -346,12 +346,14 @@ def alive(pid: int) -> bool:
 
 def test_without_a_thread_nothing_is_taken_for_gone_and_all_is_ended() -> None:
     """Given a process that may start no thread, when it looks for a run's processes, then that
-    fails instead of finding none, survivors have short names, and the watchdog still ends them."""
+    fails with the limit's name and value instead of finding none, survivors have short names, and
+    the watchdog still ends them."""
     script = """
-import os, subprocess, threading
+import os, resource, subprocess, threading
 from launcher.agent import processes as proc, watchdog
 from launcher.agent.processes import ProcessTracker
 from launcher.agent.processes import become_subreaper
+from launcher.agent.threads import error_text
 become_subreaper()
 child = subprocess.Popen(["sleep", "1000"])
 everyone = proc.table()
@@ -361,7 +363,8 @@ threading.Thread.start = refuse
 try:
     ProcessTracker("nobody-20260101-000000-abcd").scan(everyone)
 except OSError as error:
-    print(error.strerror)
+    resource.setrlimit(resource.RLIMIT_NPROC, (4321, resource.getrlimit(resource.RLIMIT_NPROC)[1]))
+    print(error_text(error))
 print(proc.command_lines([everyone[child.pid]]))
 watchdog._PATIENCE = 1.0
 watchdog.end_everything(ProcessTracker("nobody-20260101-000000-abcd"), ours=True)
@@ -371,5 +374,6 @@ print(os.path.exists(f"/proc/{child.pid}"))
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE, check=True
     )
     said = done.stdout.splitlines()
-    assert said[0].startswith("no more processes and threads may be started"), done.stderr
+    assert "no more processes and threads may be started by this account" in said[0], done.stderr
+    assert "ulimit -u is 4321 here" in said[0] and "pids.max" in said[0]
     assert said[1:] == ["['[sleep]']", "False"], done.stderr
