@@ -413,8 +413,8 @@ def test_a_full_disk_is_named_with_the_failure(
     tmp_path: Path, small_places: dict[str, Path]
 ) -> None:
     """Given tasks whose log directory or temporary directory gets full, or has no inode left, when
-    they fail, then their records and notes say which disk and how it is full, by what the kernel
-    says and whatever they have printed; the task that fails beside them has none."""
+    they fail, then their records say which disk and how it is full, by what the kernel says and
+    whatever they have printed, and one note names each disk, however many tasks fail of it."""
     (tmp_path / "work").mkdir()
     jobs = "".join(
         f'[jobs.{role}]\ntasks = ["localhost:auto"]\n'
@@ -438,7 +438,11 @@ def test_a_full_disk_is_named_with_the_failure(
     for name, place in small_places.items():
         assert str(place) in found[name], (found, last)
         assert ("inodes" in found[name]) == (name == "inodes")
-        assert any(f"{name}:0 failed" in note and str(place) in note for note in notes(up)), notes(
-            up
-        )
-    assert "temporary" not in found["inodes"] and last["works:0"]["exit_code"] == 4
+        (said,) = [note for note in notes(up) if str(place) in note]
+        assert " failed on localhost while a disk there was full: " in said
+        # All use the log directory: the first that fails while it is full is named with it.
+        assert name == "logdir" or said.startswith(f"{name}:0 failed")
+    assert last["works:0"]["exit_code"] == 4
+    others = " ".join((*found.values(), *last["works:0"].get("full_disks", ())))
+    assert others.count(str(small_places["temporary"])) == 1
+    assert others.count(str(small_places["inodes"])) == 1
