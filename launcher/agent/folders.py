@@ -31,7 +31,6 @@ except ImportError:
 
 _TEMPORARY = "/tmp"
 _LOCK_SECONDS = 0.5
-_CHECKED_BYTES = 4096
 _STAYS = {"results", "stage", "stage.index", "stage.prepared"}
 """What may stay of a run's folder when its agent has removed it."""
 ABOVE = "above-workdir"
@@ -236,24 +235,32 @@ class Folders:
         private(self.run)
         if os.path.dirname(self.logs) == self.run:
             private(self.logs)
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            os.close(os.open(self.errors, flags, 0o600))
+        except OSError as error:
+            raise FolderError(error_text(error)) from error
         return new
 
     def check_local(self) -> None:
-        """Tries whether an agent can write its files in the user's folder for sockets.
+        """Tries whether an agent's files can be made in the user's folder for sockets. They may
+        stay empty: a disk that has an inode for each, and no room, stops no agent.
 
         Raises:
-            FolderError: it cannot; the disk is full.
+            FolderError: they cannot.
         """
-        path = f"{self.watch}.{os.getpid()}"
+        made: list[str] = []
         try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            try:
-                os.write(descriptor, bytes(_CHECKED_BYTES))
-            finally:
-                os.close(descriptor)
-                _unlink(path)
+            for path in (self.lock, self.watch, self.socket):
+                if not os.path.lexists(path):
+                    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+                    os.close(os.open(f"{path}.{os.getpid()}", flags, 0o600))
+                    made.append(f"{path}.{os.getpid()}")
         except OSError as error:
-            raise FolderError(f"the agent's files need {self.local}: {error.strerror}") from error
+            raise FolderError(f"the agent's files cannot be made: {error_text(error)}") from error
+        finally:
+            for path in made:
+                _unlink(path)
 
     def write_tools(self, tools: Mapping[str, str]) -> None:
         """Writes the scripts that tasks run or import here; on a full disk a task that needs one

@@ -222,7 +222,6 @@ def _make_agent(config: Json, umask: int, folders: Folders) -> socket.socket:
     Raises:
         OSError: the agent did not start.
     """
-    folders.check_local()
     watch = lock_file(folders.watch, _WATCHDOG_SECONDS)
     listener = _bind(folders)
     new = folders.make()
@@ -302,8 +301,12 @@ def _bind(folders: Folders) -> socket.socket:
         os.unlink(folders.socket)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     old = os.umask(0o177)
-    listener.bind(folders.socket)
-    os.umask(old)
+    try:
+        listener.bind(folders.socket)
+    except OSError as error:  # which names no file
+        raise OSError(error.errno, error.strerror, folders.socket) from error
+    finally:
+        os.umask(old)
     return listener
 
 
@@ -322,9 +325,10 @@ def _guard(
     os.chdir("/")
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     null = os.open("/dev/null", os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)  # the channel, on which no traceback may come
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
     errors = os.open(folders.errors, flags, 0o600)
-    os.dup2(null, 0)
     os.dup2(errors, 1)
     os.dup2(errors, 2)
     close_others((0, 1, 2, listener.fileno(), watch, trouble))

@@ -308,12 +308,13 @@ def _last_line(argv: Sequence[str], env: Mapping[str, str], cwd: str) -> tuple[s
 
 
 def disk_space(folders: Folders, paths: Sequence[str]) -> Said:
-    """The free space where runs' folders and these log directories are, and the free memory. Of
-    each place what it is for, its path, its free bytes and its device. `size` is that of the disk
-    with the runs' folders, and `held` what runs that have ended hold there."""
+    """The free space where runs' folders and these log directories are and in `/tmp`, and the free
+    memory. Of each place what it is for, its path, its free bytes and its device. `size` is that of
+    the disk with the runs' folders, and `held` what runs that have ended hold there."""
     disks = []
     places = [("tfmux's own folder", os.path.dirname(folders.run))]
-    for what, path in places + [("the log directory", _absolute(path)) for path in paths]:
+    places += [("the log directory", _absolute(path)) for path in paths]
+    for what, path in [*places, ("temporary files", "/tmp")]:
         while not os.path.exists(path) and path != "/":
             path = os.path.dirname(path)
         info = os.statvfs(path)

@@ -37,8 +37,10 @@ def main(config: dict[str, Any]) -> None:
         folders = Folders(config["run"], config["host"], None, dict(os.environ))
         if config["lease"]:  # nobody else tries whether there can be a run
             folders.check_local()
-            folders.make()
-            folders.remove(proven=True)
+            try:
+                folders.make()
+            finally:
+                folders.remove(proven=True)
     except (FolderError, OSError) as error:
         Pipe().send({"error": error_text(error)})
         return

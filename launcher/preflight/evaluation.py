@@ -52,6 +52,8 @@ HELD_TOLD = 1024**3
 """Bytes that ended runs hold of which somebody should know."""
 LOGDIR_PLACE = "the log directory"
 """What a probe calls the place of which a setting decides (`on_host.probe.disk_space`)."""
+TEMPORARY_PLACE = "temporary files"
+"""What a probe calls `/tmp`."""
 MEMORY_LOW = 512 * 1024**2
 """Bytes for each task: about what an imported TensorFlow takes."""
 CLOCK_OFF = 2.0
@@ -449,12 +451,13 @@ def ranks(host: str, wanting: int, had: int, framework: Framework) -> Iterator[F
 
 def disks(host: str, answer: DiskSpaceAnswer, *, uses_logdir: bool = True) -> Iterator[Finding]:
     """Evaluates the free space for logs and staged files, once for each file system; a log
-    directory that nothing `uses` stops no launch."""
+    directory that nothing `uses` stops no launch. Nor does a full `/tmp`, which may be small."""
     seen: set[int] = set()
     own, held = answer.disks[0], _held_text(answer)
     for what, path, free, device in answer.disks:
         part = free < LOW_PART * answer.size and device == own[3]
-        if (free >= DISK_LOW and not part) or device in seen:
+        enough = DISK_FULL if what == TEMPORARY_PLACE else DISK_LOW
+        if (free >= enough and not part) or device in seen:
             continue
         seen.add(device)
         brief = f"{size(free)} free"
@@ -467,14 +470,16 @@ def disks(host: str, answer: DiskSpaceAnswer, *, uses_logdir: bool = True) -> It
         if what == LOGDIR_PLACE:
             full, low = "logdir-full", "logdir-low"
             todo += ", or write another logdir"
-        if free < DISK_FULL and (uses_logdir or what != LOGDIR_PLACE):
+        if what == TEMPORARY_PLACE:
+            yield warning(Check.DISK, "tmp-full", host, brief, sentence, todo)
+        elif free < DISK_FULL and (uses_logdir or what != LOGDIR_PLACE):
             yield blocking(Check.DISK, full, host, brief, sentence, todo)
         else:
             todo += " before a long run"
             low = low if free >= DISK_FULL else full
             yield warning(Check.DISK, low, host, brief, sentence, todo)
     if not seen:
-        lowest = min(free for _, _, free, _ in answer.disks)
+        lowest = min(free for what, _, free, _ in answer.disks if what != TEMPORARY_PLACE)
         brief = f"{size(lowest)} free"
         sentence = f"{brief}; {held}: `tfmux rm --hosts` frees it" if held else ""
         if answer.held.bytes >= HELD_TOLD:

@@ -25,9 +25,27 @@ def behind(script: str) -> list[str]:
     return ["unshare", "-m", "sh", "-c", f"{script}; {ARGUMENTS}", "sh"]
 
 
-FULL = "mount -t tmpfs -o size=64k none /tmp; dd if=/dev/zero of=/tmp/fill bs=1k 2>/dev/null"
+PYTHON = os.path.realpath(sys.executable)
+"""Outside of a `/tmp` that a case covers."""
+HOME = "mount -t tmpfs {options} none /mnt; export HOME=/mnt XDG_STATE_HOME=/mnt/state"
+
+
+def tmp(options: str) -> str:
+    """Mounts a `/tmp` and, elsewhere, a home, which else is below it."""
+    return f"{HOME.format(options='')}; mount -t tmpfs -o {options} none /tmp"
+
+
+FILL = "dd if=/dev/zero of={place}/fill bs=1k 2>/dev/null"
 CASES = {
-    "a full /tmp": (FULL, SLEEPS, "", 3, "agent-failed"),
+    "a full /tmp": (f"{tmp('size=64k')}; {FILL.format(place='/tmp')}", SLEEPS, "", 0, "tmp-full"),
+    "a /tmp with no inode": (tmp("nr_inodes=1"), SLEEPS, "", 3, "agent-failed"),
+    "a /tmp with an inode too few": (tmp("nr_inodes=4"), SLEEPS, "", 3, "agent-failed"),
+    "a /tmp with inodes for an agent": (tmp("nr_inodes=5"), SLEEPS, "", 0, ""),
+    "a read-only /tmp": (tmp("ro"), SLEEPS, "", 3, "agent-failed"),
+    "a home with an inode too few": (
+        f"{HOME.format(options='-o nr_inodes=5')}",
+        *(SLEEPS, "", 3, "agent-failed"),
+    ),
     "few open files": ("ulimit -n 33", SLEEPS, "", 3, "files-limit"),
     "enough open files": ("ulimit -n 96", SLEEPS, "", 0, ""),
     "a log directory that nothing names": (":", SLEEPS, "/proc/no/logs", 0, "logdir-unwritable"),
@@ -49,7 +67,7 @@ def test_both_say_the_same(tmp_path: Path, case: str) -> None:
     script, command, logdir, code, said = CASES[case]
     text = cluster_text(
         {"worker": {"tasks": ["far"], "ready": "started"}},
-        hosts={"far": {"via": behind(script), "address": "127.0.0.1", "python": sys.executable}},
+        hosts={"far": {"via": behind(script), "address": "127.0.0.1", "python": PYTHON}},
         command=command,
         workdir="",
         framework="none",

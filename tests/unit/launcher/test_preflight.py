@@ -223,6 +223,17 @@ def test_a_full_disk_leads_to_the_setting_of_its_place_if_there_is_one() -> None
     assert (logs.code, setting_of(cluster, logs)) == ("logdir-full", ("run", "logdir"))
 
 
+@pytest.mark.parametrize("free", [0, evaluation.DISK_FULL - 1, evaluation.DISK_FULL])
+def test_a_full_tmp_is_a_warning_and_a_small_one_is_nothing(free: int) -> None:
+    """Agents start there, and many a container has one of a few megabytes."""
+    disks = (("tfmux's own folder", "/home/me", 50 * GB, 7), ("temporary files", "/tmp", free, 8))
+    found = only(evaluation.disks("h1", DiskSpaceAnswer(disks=disks, memory=(0, 0))))
+    if free == evaluation.DISK_FULL:
+        assert (found.code, found.brief) == ("ok", "50 GB free")
+    else:
+        assert (found.code, found.severity.value) == ("tmp-full", "warn")
+
+
 @pytest.mark.parametrize(
     ("offset", "round_trip", "code"),
     [(0.5, 0.01, "ok"), (-3.0, 0.01, "clock-off"), (3.0, 2.0, "ok"), (3600.0, 2.0, "clock-off")],
