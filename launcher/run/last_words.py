@@ -93,8 +93,9 @@ _EXCEPTION = re2.compile(
 )
 _OTHER_EXCEPTION = re2.compile(r"^(?P<text>(?:[A-Za-z_]\w*\.)*_?[A-Z]\w*(?:: .*)?)$")
 _TRACEBACK = "Traceback (most recent call last)"
-_NODE = "\t [["
-"""Beginning of a line that names an operation, in a message of TensorFlow."""
+_NODE = re2.compile(r"^\s+\[\[")
+"""Beginning of a line that names an operation, in a message of TensorFlow; its tab is shown as
+blanks."""
 _CHAIN = re2.compile(r"^(?:During handling of|The above exception was the direct cause of)")
 _RECORD = re2.compile(r"^(?:\[?[EWIF]\d{4} |\[?\d{2,4}[-/:]\d{2}|\*\*\* )")
 """The beginning of a log's record, which is no part of an exception before it."""
@@ -310,7 +311,7 @@ def _last_traceback(lines: Sequence[str]) -> int | None:
     if begin is None or head is None or head > begin:
         return begin
     between = lines[head:begin]
-    sent = any(line.startswith(_NODE) for line in lines[begin:])
+    sent = any(_NODE.search(line) for line in lines[begin:])
     if not sent or any(_CHAIN.search(line) for line in between):
         return begin
     return next((n for n in reversed(range(head)) if _TRACEBACK in lines[n]), None)

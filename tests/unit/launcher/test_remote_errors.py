@@ -18,6 +18,7 @@ from launcher.run.cause import Kind
 from launcher.run.grpc_status import CODES
 from launcher.run.last_words import misses_a_peer
 from launcher.run.verdict import TaskEvidence, judge
+from launcher.store.logs import tail_lines
 from tests.support import paths
 
 FILE = paths.REPOSITORY / "tests/support/tensorflow_errors.txt"
@@ -45,9 +46,10 @@ RAISED = {
 
 
 def logs(file: Path) -> Iterator[tuple[str, list[str]]]:
-    for part in file.read_text().split("== ")[1:]:
-        name, _, text = part.partition("\n")
-        yield name, text.splitlines()
+    """Each log's last lines as they are judged: they have no tabs and no empty lines any more."""
+    for part in file.read_bytes().split(b"== ")[1:]:
+        name, _, text = part.partition(b"\n")
+        yield name.decode(), [*tail_lines(text, 120)]
 
 
 LOGS = dict(logs(FILE))
