@@ -436,6 +436,11 @@ class Attempts:
                 attempt.stopped_by, attempt.stopped_why = wire.BY_AGENT, ending
             self._refuse_for_end(attempt)
             return
+        try:
+            check_for_task(sum(one.state is not State.CLOSED for one in self.all))
+        except OSError as error:
+            self._refuse(attempt, error_text(error))
+            return
         self._disk.do(lambda: self._open(attempt, program))
 
     def _forget_closed(self, task: str) -> None:
@@ -488,7 +493,6 @@ class Attempts:
             output, its_output = _open_output(program.terminal, opened)
             fault, its_fault = _open_pipe(opened)
             its_gate, gate = _open_pipe(opened) if program.gated else (-1, -1)
-            check_for_task(max(opened))
             pid = os.fork()
             if pid == 0:
                 program.execute(its_output, its_fault, self._me, its_gate)

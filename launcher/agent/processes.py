@@ -454,15 +454,18 @@ def send_to_thread(process: Process, tid: int, number: int) -> bool:
 
 # --- descriptors --------------------------------------------------------------------------
 #
-# Each task takes three descriptors. The kernel gives the lowest number that is free: while no task
-# has one of the last numbers, a kill, a scan of `/proc` and a launcher's channel find one there.
+# So few tasks are started that there are always some for a kill, a scan of `/proc` and other
+# channels. Tasks are counted and not their numbers: those depend on what is open at a moment.
 
 _MOST_FILES = 1 << 16
 """Limit where there is no hard one: some programs close each possible descriptor at their start."""
 _KEPT_FILES = 64
-_AGENT_FILES = 15
-"""Descriptors of an agent without tasks, at least."""
-_TASK_FILES = 3
+AGENT_FILES = 15
+"""Descriptors of an agent with one channel and no task."""
+TASK_FILES = 4
+"""Descriptors of a task: its log, its output, its gate, and why it could not be executed."""
+_START_FILES = 3
+"""The task's own ends of these, until it is forked."""
 
 _file_limit_of_login: tuple[int, int] | None = None
 _file_limit = _MOST_FILES
@@ -487,8 +490,9 @@ def most_descriptors() -> int:
 
 
 def fits_descriptors(limit: int, tasks: int) -> bool:
-    """Whether an agent with this limit can start so many tasks."""
-    return _AGENT_FILES + _TASK_FILES * tasks <= limit - min(_KEPT_FILES, limit // 2)
+    """Whether an agent with this limit starts so many tasks."""
+    needed = AGENT_FILES + TASK_FILES * tasks + _START_FILES
+    return needed <= limit - min(_KEPT_FILES, limit // 2)
 
 
 def _number(limit: int, infinity: int) -> int:
@@ -509,15 +513,15 @@ def close_others(keep: Sequence[int]) -> None:
                 os.close(int(name))
 
 
-def check_for_task(fd: int) -> None:
-    """Checks that a task may have this descriptor.
+def check_for_task(tasks: int) -> None:
+    """Checks that this agent may start another task, with which it has so many.
 
     Raises:
-        OSError: it is one of the last.
+        OSError: it may not.
     """
-    if fd >= _file_limit - min(_KEPT_FILES, _file_limit // 2):
+    if not fits_descriptors(_file_limit, tasks):
         raise OSError(
-            "too many open files: each task takes 3, and the hard limit of this login "
+            f"too many open files: each task takes {TASK_FILES}, and the hard limit of this login "
             f"(ulimit -Hn) is {_file_limit}"
         )
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Callable
 from . import wire
 from .folders import Folders
 from .log_end import LogEnd, end_room
-from .processes import EXHAUSTED, check_for_task
+from .processes import EXHAUSTED
 from .terminals import hides_input
 from .threads import Later, WorkerThread, error_text, log_line
 from .wire import Json
@@ -339,7 +339,6 @@ class TaskLogs:
         except OSError as error:
             if error.errno in (errno.ELOOP, *EXHAUSTED):
                 raise
-        check_for_task(log.fd)
 
     def open(self, channel: Channel, wanted: Json, later: Later | None = None) -> None:
         """Opens a log for a launcher, from some byte on; one of this machine, which asks about an

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from launcher.agent.processes import fits_descriptors
 from tests.support.budgets import variants
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import run, write
@@ -36,6 +37,7 @@ def tmp(options: str) -> str:
 
 
 FILL = "dd if=/dev/zero of={place}/fill bs=1k 2>/dev/null"
+FILES = min(n for n in range(1, 1000) if fits_descriptors(n, 1))
 CASES = {
     "a full /tmp": (f"{tmp('size=64k')}; {FILL.format(place='/tmp')}", SLEEPS, "", 0, "tmp-full"),
     "a /tmp with no inode": (tmp("nr_inodes=1"), SLEEPS, "", 3, "agent-failed"),
@@ -46,8 +48,8 @@ CASES = {
         f"{HOME.format(options='-o nr_inodes=5')}",
         *(SLEEPS, "", 3, "agent-failed"),
     ),
-    "few open files": ("ulimit -n 33", SLEEPS, "", 3, "files-limit"),
-    "enough open files": ("ulimit -n 96", SLEEPS, "", 0, ""),
+    "few open files": (f"ulimit -n {FILES - 1}", SLEEPS, "", 3, "files-limit"),
+    "enough open files": (f"ulimit -n {FILES}", SLEEPS, "", 0, ""),
     "a log directory that nothing names": (":", SLEEPS, "/proc/no/logs", 0, "logdir-unwritable"),
     "a log directory that is named": (
         ":",

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from launcher.agent import ports, wire
+from launcher.agent import ports, processes, wire
 from launcher.agent.folders import local_folder
 from launcher.hosts.frames import Rules
 from tests.support.agent_client import (
@@ -526,6 +526,28 @@ def test_a_start_without_a_descriptor_is_one_tasks_error() -> None:
         pids = {one["pid"] for one in started}
         assert not alive(pids)
         assert client.start("w:0", SLEEP, attempt=2)["error"] == ""
+
+
+def test_an_agent_has_no_more_descriptors_than_a_check_counts() -> None:
+    """An agent and tasks at their gates hold what a check counts for them, or less."""
+    with limited(400, 400) as client:
+        wait_until(lambda: len(open_files(client)) <= processes.AGENT_FILES, "it has only its own")
+        for number in range(4):
+            client.start(f"w:{number}", SLEEP, gated=True)
+        most = processes.AGENT_FILES + 4 * processes.TASK_FILES
+        wait_until(lambda: len(open_files(client)) <= most, "and those of its tasks")
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_check_and_an_agent_count_the_same_tasks(count: int) -> None:
+    """Under the lowest limit with which so many tasks fit they start, whatever else the agent has
+    open, and one more does not; under one less the last of them does not."""
+    least = min(n for n in range(1, 1000) if processes.fits_descriptors(n, count))
+    for limit, most in ((least, count), (least - 1, count - 1)):
+        with limited(limit, limit) as client, Client(client.run_id) as other:
+            other.hello(rules=None)
+            said = [client.start(f"w:{n}", SLEEP, gated=True)["error"] for n in range(most + 1)]
+            assert not any(said[:-1]) and "too many open files" in str(said[-1]), said
 
 
 def test_restarts_keep_no_descriptor() -> None:
