@@ -81,7 +81,8 @@ def _found(text: str, known: Collection[str], program: bool) -> Understood:
     for find in (specs.find, lambda each: task_lists.find(each, known, program=program)):
         try:
             if (found := find(text)) is not None:
-                return replace(found, command=_command(text))
+                command, others = _command(text)
+                return replace(found, command=command, left_out=(*found.left_out, *others))
         except ShorthandError as error:
             meant = meant or error
     if (found := launch_commands.find(text, known)) is not None:
@@ -136,16 +137,22 @@ _COMMENT = re.compile(
 )
 
 
-def _command(text: str) -> tuple[str, ...]:
-    """The command of a program that gets the cluster, its lists of hosts as placeholders."""
+def _command(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The command of a program that gets the cluster, its lists of hosts as placeholders; and of
+    the program's other commands each word that the first one has not."""
     if len(text) > _LONGEST_SCRIPT:
-        return ()
+        return (), ()
     text = _QUOTED.sub(lambda quoted: "''" if "\n" in quoted[0] else quoted[0], text)
+    first: tuple[str, ...] = ()
+    others: dict[str, None] = {}
     for words in launch_commands.commands(text):
         if re.fullmatch(r"(?:\S*/)?python[\d.]*", words[0]) and len(words) > 1:
             plain = itertools.takewhile(lambda word: not set(word) <= set("<>&"), words[1:])
-            return ("{python}", *definitions.with_placeholders(list(plain)))
-    return ()
+            own = ("{python}", *definitions.with_placeholders(list(plain)))
+            first = first or own
+            if own[1] == first[1]:
+                others |= {word: None for word in own if word not in first}
+    return first, tuple(f"{word} of another command is left out" for word in others)
 
 
 def _without_comments(text: str) -> tuple[str, int]:

@@ -296,6 +296,26 @@ def test_commands_that_are_pasted_together_are_a_cluster(index: str, between: st
 
 
 @pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (("--taske_id=0", "--taske_id=0", "--taske_id=1"), ["--taske_id=1"]),
+        (("--gpu 0", "--gpu 0", "--gpu 1"), ["1"]),
+        (("--lr=0.1", "--lr=0.1 --sync", "--lr=0.2"), ["--sync", "--lr=0.2"]),
+        (("--lr=0.1", "--lr=0.1", "--lr=0.1"), []),
+    ],
+)
+def test_flags_that_only_other_commands_have_are_told(
+    flags: tuple[str, str, str], told: list[str]
+) -> None:
+    """Given commands pasted together that differ in a flag which no placeholder fills, when they
+    are read, then what the command of the cluster lacks is told, and nothing else."""
+    commands = [COMMAND.format(job="worker", index="task_id").strip() + f" {own}" for own in flags]
+    understood = understand("\n".join(commands))
+    assert understood.command[-1] == flags[0].split()[-1]
+    assert understood.left_out == tuple(f"{word} of another command is left out" for word in told)
+
+
+@pytest.mark.parametrize(
     ("text", "meant"),
     [
         ("PS_HOSTS=tf1.example.com\nWORKER_HOSTS=tf2.example.com", "ps=tf1.example.com:auto"),
