@@ -30,9 +30,10 @@ from ..run.snapshot import HostReceipt, Receipt, Snapshot
 from ..run.states import Cause, HostState, Outcome, Purpose, RunPhase
 from ..run.views import Record, Views
 from ..store.launcher_socket import FLUSH_SECONDS, NOT_UNDERSTOOD, unknown
+from ..store.living_runs import read_entry
 from ..store.logs import LogStore
 from ..store.metrics import MetricsFile, Series
-from ..store.runs import RunFolder
+from ..store.runs import RunFolder, removed_text
 from ..store.stream import Damage, PublicEvent, decode, plain, printable_values, read_end
 from .latch import Latch
 from .launcher_link import LauncherLink, ProcessState, attach_order, stopped_text, take_lock
@@ -94,6 +95,10 @@ _PACE, _REST = 0.1, 0.25
 _LOOK_SECONDS = 1.0
 """Between two looks at the launcher process."""
 _UNSUPERVISED = "no launcher supervises this run"
+_UNSEEN = (
+    "its launcher process has ended, and the run's folder has been removed: how the run ended is "
+    "not known here"
+)
 _FIRST_SECONDS = 10.0
 """Longest wait for the state of a run that has a launcher."""
 _CONFIRM_SECONDS = 5.0
@@ -725,10 +730,27 @@ class RunClient:
                 with self._adding:
                     self._views = StoredRun(self.folder).views
                 self._change()
+            case Action.LEAVE:
+                self._leave()
             case Action.GIVE_UP:
                 way = f"end the run with: tfmux kill {self.run_id}"
                 self.note(f"no launcher process stays alive; {way}")
                 self._fail(self._launcher.refusal if tried is Tried.FAILED else self._died)
+
+    def _leave(self) -> None:
+        """Ends with what a launcher process has told, which ended when the folder of the run had
+        been removed; one that ends by itself takes the run out of the index."""
+        if not self._is_over:
+            entry = None
+            with suppress(OSError):
+                entry = read_entry(self.run_id)
+            if entry is not None:
+                self._fail(removed_text(self.run_id, entry.hosts, living=False))
+                return
+            self.note(_UNSEEN)
+            with self._adding:
+                self._views.update_run(state=RunPhase.ENDED, ended=time.time(), exit_code=4)
+        self._change()
 
     def _mourn(self, action: Action) -> None:
         """Says that the launcher process has died, of what, and what comes next."""
@@ -743,6 +765,11 @@ class RunClient:
             self.note(f"{died}; starting the last one, which ends the run")
         self._change(unsupervised=True)
 
+    def _folder_is_gone(self) -> bool:
+        with suppress(OSError):  # a disk that does not say so has it still
+            return not self.folder.is_there
+        return False
+
     def _look(self) -> Seen:
         views, kill = self._views, self._launcher.kill is not None
         hosts = views.hosts.values() if kill else ()
@@ -753,6 +780,7 @@ class RunClient:
             lock=self._launcher.look_at_lock,
             stopped=lambda: self._launcher.find_process().stopped,
             over=lambda: read_end(self.folder.events, self.run_id) is not None,
+            gone=self._folder_is_gone,
             kill=kill,
             connecting=any(host.state is HostState.CONNECTING for host in hosts),
             wall=time.time(),

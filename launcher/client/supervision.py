@@ -43,7 +43,9 @@ class ClientState(Enum):
                         SEARCHING ─── connected ─────┘       │
                         │   │   ▲                            │
         the run's end ──┤   │   └─ another client's ─┐       │
-        is on record    ▼   │                        │       │
+        is on record,   ▼   │                        │       │
+        or its folder   │   │                        │       │
+        is gone         ▼   │                        │       │
                       OVER  └─ none for a second ─► RESTARTING ─► ALONE
                                and the lock free            too many have died,
                                                             or none can be started
@@ -81,6 +83,8 @@ class Action(Enum):
     """Kill the launcher process that holds the lock, and start one that takes the run up."""
     READ_END = auto()
     """Read the run's end from its record."""
+    LEAVE = auto()
+    """Say that the run's folder has been removed: no launcher process can take the run up."""
     GIVE_UP = auto()
     """Say that no launcher process stays alive."""
 
@@ -140,6 +144,8 @@ class Seen:
     """Looks at the lock, which takes a while."""
     over: Callable[[], bool]
     """Looks whether the run's end is on record, which takes a while."""
+    gone: Callable[[], bool] = bool
+    """Looks whether the run's folder has been removed."""
     stopped: Callable[[], bool] = bool
     """Looks whether the launcher process has been stopped, as the kernel says."""
     kill: bool = False
@@ -216,6 +222,9 @@ class Supervision:
         if seen.over():
             self.state = ClientState.OVER
             return Action.READ_END
+        if seen.gone():
+            self.state = ClientState.OVER
+            return Action.LEAVE
         self.deaths += 1
         self._died.append(now)
         self.recent = sum(now - death < RESTART_SECONDS for death in self._died)

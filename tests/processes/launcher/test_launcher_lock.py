@@ -497,8 +497,25 @@ def test_an_attach_says_that_the_folder_was_removed(tmp_path: Path) -> None:
         with Up("attach", up.run_id, "--json") as attached:
             wait_until(lambda: "its folder has been removed" in attached.transcript(), "it says so")
             assert command.run("kill", up.run_id).returncode == 0
+            code, said = attached.wait(), attached.transcript()
+        # The run may end before the command has connected to its launcher process.
+        assert code == (4 if "how the run ended is not known here" in said else 130), said
+        assert "starting another" not in said and not living()
+
+
+@pytest.mark.usefixtures("data_home")
+def test_an_attach_that_stood_still_at_the_end_of_a_run_without_folder(tmp_path: Path) -> None:
+    """No launcher process is started, which could not know the run; it ends as the run did."""
+    with Up("up", str(write(tmp_path, one_task(SLOWLY, settings=KEPT))), "--json") as up:
+        up.log("worker:0", "step 3")
+        with Up("attach", up.run_id, "--json") as attached:
+            assert attached.log("worker:0", "step")
+            attached.process.send_signal(signal.SIGSTOP)
+            shutil.rmtree(runs_home() / up.run_id)
+            assert command.run("kill", up.run_id).returncode == 0
+            attached.process.send_signal(signal.SIGCONT)
             assert attached.wait() == 130, attached.transcript()
-        assert not living()
+        assert "starting another" not in attached.transcript() and not living()
 
 
 @pytest.mark.usefixtures("data_home")

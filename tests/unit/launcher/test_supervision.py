@@ -39,6 +39,7 @@ class Client:
         self.kill = False
         self.lock = LockState.FREE
         self.over = False
+        self.gone = False
         self.connecting = False
         self.stopped = False
         self.looks = 0
@@ -67,6 +68,7 @@ class Client:
             tried,
             lock=self.look_at_lock,
             over=lambda: self.over,
+            gone=lambda: self.gone,
             stopped=lambda: self.stopped,
             kill=self.kill,
             connecting=self.connecting,
@@ -185,6 +187,19 @@ def test_a_run_whose_end_is_on_record_is_over() -> None:
     client.kill = True
     assert {client.after(60.0) for _ in range(10)} == {Action.WAIT}
     assert client.state() is ClientState.OVER
+
+
+@pytest.mark.parametrize("run", [RUNNING, replace(RUNNING, state=RunPhase.ENDED), killing(60.0)])
+def test_a_run_whose_folder_is_gone_gets_no_other_launcher(run: RunView) -> None:
+    """Given a run without its folder, when its launcher process has gone, then no death is counted,
+    none is started, and nothing more is done; one that lives is connected to as ever."""
+    client = Client(ClientState.FOLLOWING, run)
+    client.gone, client.lock = True, LockState.HELD
+    assert client.die() is Action.CONNECT
+    client.lock = LockState.FREE
+    assert client.after(0.1) is Action.LEAVE
+    assert client.state() is ClientState.OVER and client.supervision.deaths == 0
+    assert {client.after(60.0) for _ in range(10)} == {Action.WAIT}
 
 
 def test_after_three_restarts_the_next_one_only_ends_the_run() -> None:
