@@ -434,8 +434,12 @@ train = layers.optimize_loss(loss, None, learning_rate=0.1, optimizer="Adagrad",
 names = sorted(v.op.name for v in tf.trainable_variables() if "rnn" not in v.op.name)
 print(*names)
 print(len(tf.get_collection(tf.GraphKeys.UPDATE_OPS)), y.shape, outputs[1].shape)
+still = layers.batch_norm(tf.ones([4, 2]), updates_collections=None, scope="still")
 with tf.Session() as session:
     session.run(tf.global_variables_initializer())
+    session.run(still)
+    (moved,) = [v for v in tf.global_variables() if v.op.name == "still/moving_mean"]
+    assert np.allclose(session.run(moved), 0.001), session.run(moved)
     first = np.mean([session.run(train) for _ in range(5)])
     for _ in range(60):
         session.run(train)

@@ -304,6 +304,18 @@ def test_what_a_failure_means_stands_before_its_last_lines() -> None:
     assert said[2:] == ["  | step 1", "  | MemoryError"]
 
 
+def test_the_one_line_that_the_cause_quotes_is_not_printed_again() -> None:
+    """Given a log of one line, then the cause alone has it where it is quoted there; another line
+    stands below the cause."""
+    guilty = TaskId("worker", 1)
+    for line, shown in (("ValueError: bad batch", []), ("step 1", ["  | step 1"])):
+        failure = Failure(guilty, "tf3", "exit 1", 1080.0, tail=(line,))
+        verdict = Verdict((guilty,), Kind.RAISED, True, "worker:1 raised ValueError: bad batch", ())
+        run = replace(ENDED, verdict=verdict, first_failure=failure)
+        said = failure_text(run, TERMINAL, 2).plain.splitlines()
+        assert [one for one in said if one.startswith("  | ")] == shown
+
+
 def test_a_thousand_receipts_are_summed_up() -> None:
     """Hosts that differ come first and in full; the others are one line. The same for tasks."""
     hosts = [HostReceipt(f"h{n}", 8, confirmed=True, seconds=n / 1000) for n in range(1000)]
