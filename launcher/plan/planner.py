@@ -32,7 +32,7 @@ from ..cluster.ranks import ranks
 from ..cluster.readiness import Auto, Finished, PortListens, ProcessStarted, Readiness
 from ..cluster.roles import ADDRESS_LISTS, ROLES, Role, jobs_with
 from ..cluster.values import gpu_count
-from ..ids import TaskId
+from ..ids import TaskId, split_run_id
 from ..paths import installed_scripts, installed_trainer
 from . import environment
 from .ending import ending
@@ -386,9 +386,12 @@ class _Planner:
 
     def _logdir(self, host: str, values: Mapping[str, str]) -> str:
         """The host's log directory; with `resume`, that of the resumed run."""
-        run_id = {"run_id": self._resume.logdir_run_id if self._resume else self._run_id}
+        of_run = {"run_id": self._resume.logdir_run_id if self._resume else self._run_id}
+        name, rest = split_run_id(of_run["run_id"])
+        if rest:  # the cluster may have got another name since
+            of_run["name"] = name
         path = _expand_home(
-            expand(self._cluster.run.logdir, run_id, values, self._shared), self._facts[host].home
+            expand(self._cluster.run.logdir, of_run, values, self._shared), self._facts[host].home
         )
         return str(self._cluster.local_path(path)) if self._cluster.is_local(host) else path
 

@@ -381,6 +381,7 @@ def offered(shell: str, path: Path, folder: Path, *words: str) -> set[str]:
     return {line.partition("\t")[0] for line in done.stdout.splitlines()}
 
 
+@pytest.mark.xdist_group("packages")  # the entries of its runs are in the index of this machine
 @pytest.mark.parametrize("shell", ["bash", "fish"])
 def test_a_shell_offers_commands_options_demos_runs_and_files(
     shell: str, tmp_path: Path, folder: Path
@@ -405,6 +406,7 @@ def test_a_shell_offers_commands_options_demos_runs_and_files(
     assert {"tensorflow", "torch"} <= offer("run", "--framework", "")
 
 
+@pytest.mark.xdist_group("packages")
 def test_zsh_offers_commands_and_runs(tmp_path: Path, folder: Path) -> None:
     """In a real zsh on a terminal, after `eval`, as `.zshrc` has it."""
     path = script("zsh", tmp_path)

@@ -174,6 +174,14 @@ def test_a_resumed_run_has_the_log_directory_of_the_other() -> None:
     assert worker.env["TFMUX_RUN_ID"] == "mnist-1"
 
 
+def test_a_resumed_run_of_a_cluster_with_another_name_has_its_log_directory() -> None:
+    """The file has got another name since: the checkpoints are where they were."""
+    first = "digits-20261120-183002-7f3a"
+    text = MISSION.replace('"--logdir={logdir}"', '"{name}", "{logdir}"')
+    worker = task(plan_of(text, resume=Resume(first, first)), "worker:0")
+    assert worker.argv[-2:] == ("mnist", f"~/tfmux-logs/digits/{first}")
+
+
 @pytest.mark.parametrize(
     ("run", "made"),
     [
