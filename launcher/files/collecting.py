@@ -24,6 +24,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ..agent.folders import remove_tree
+from ..crossing import loop_caller
 from ..errors import AgentError, HostError, TfmuxError
 from ..frozen import frozen
 from ..hosts.frames import Frame
@@ -471,7 +472,7 @@ class _Receiver:
         """Files that the host could not read to their end."""
         self._chunks: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._news = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
+        self._call = loop_caller()
         try:
             threading.Thread(target=self._run, name="unpack", daemon=True).start()
         except RuntimeError as error:
@@ -499,8 +500,7 @@ class _Receiver:
             self._unpack()
         except Exception as error:  # whatever it is, somebody waits for it
             self.error = error
-        with suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._news.set)
+        self._call(self._news.set)
 
     def _unpack(self) -> None:
         self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -518,8 +518,7 @@ class _Receiver:
                     return  # abandoned
                 unpacker.feed(chunk)
                 self.stored += len(chunk)
-                with suppress(RuntimeError):  # the loop has ended
-                    self._loop.call_soon_threadsafe(self._news.set)
+                self._call(self._news.set)
             unpacker.finish()
             self.broken_off = unpacker.broken_off
             if self._merges:

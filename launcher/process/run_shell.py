@@ -25,6 +25,7 @@ from typing import Any, NoReturn
 
 from ..agent.folders import FolderError
 from ..cluster.file_model import ClusterModel
+from ..crossing import loop_caller
 from ..decision import Decision
 from ..errors import LauncherError
 from ..frozen import frozen
@@ -429,7 +430,7 @@ class RunShell:
     def terminate(self) -> None:
         """Ends everything because this process was told to end; safe in a signal handler."""
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._terminate)
+            loop_caller(self._loop)(self._terminate)
 
     def _terminate(self) -> None:
         # A run that has ended waits for nothing any more: not where the same signal, to all

@@ -180,8 +180,12 @@ class TaskReport:
     full_disks: tuple[str, ...] = ()
 
 
+@frozen
 class _Judgement(LookQuestion["Verdict | None"]):
     reports: tuple[TaskReport, ...]
+    looks: tuple[Stacks, ...]
+    cut: bool
+    """Stacks may be shorter than they were."""
 
     @classmethod
     def _answer_type(cls) -> Any:
@@ -197,11 +201,6 @@ class CauseOfFailure(_Judgement):
     look = Look.VERDICT
     seconds = 4.0
 
-    reports: tuple[TaskReport, ...]
-    looks: tuple[Stacks, ...]
-    cut: bool
-    """Stacks may be shorter than they were."""
-
     def answer(self) -> Verdict | None:
         from .evidence import cause_of_failure
 
@@ -214,11 +213,6 @@ class CauseOfHang(_Judgement):
 
     look = Look.HANGS
     seconds = 2.0
-
-    reports: tuple[TaskReport, ...]
-    looks: tuple[Stacks, ...]
-    cut: bool
-    """Stacks may be shorter than they were."""
 
     def answer(self) -> Verdict | None:
         from .evidence import cause_of_hang
@@ -233,11 +227,6 @@ class CauseOfWaiting(_Judgement):
 
     look = Look.HANGS
     seconds = 2.0
-
-    reports: tuple[TaskReport, ...]
-    looks: tuple[Stacks, ...]
-    cut: bool
-    """Stacks may be shorter than they were."""
 
     def answer(self) -> Verdict | None:
         from .evidence import cause_of_waiting

@@ -1,7 +1,7 @@
 """The run: a pure state machine. Events in, instructions out; no clock, no asyncio, no I/O.
 
 It knows the order of the start and its gates, the success rule, restarts, kill-all, and when
-the run is over. `session` feeds it and carries its instructions out; what it knows of the run
+the run is over. `process` feeds it and carries its instructions out; what it knows of the run
 stands in its `views`, from which another launcher makes the same run again; tests feed it events
 and compare instructions.
 """
